@@ -1,0 +1,16 @@
+//! Cluster metadata: the records of its log, the immutable image they make, and config definitions.
+//!
+//! `MetadataImage::replay` is the only thing that mutates metadata. Images are cheap to clone (persistent maps), are
+//! shared by `Arc` and never locked. A snapshot is an image; what changed between two images is a `MetadataDelta`,
+//! however many batches lie between them.
+//!
+//! Invariant: no tokio, no clock, no randomness, no `HashMap` iteration, no I/O.
+
+pub mod config;
+mod delta;
+mod image;
+mod record;
+mod snapshot;
+
+pub use image::{BrokerImage, MetadataImage, TopicImage};
+pub use record::*;
