@@ -5,6 +5,7 @@
 
 mod epoch;
 mod ids;
+mod nearest;
 pub mod random;
 mod resource;
 pub mod time;
@@ -14,6 +15,7 @@ pub use ids::{
     ClusterId, DirectoryId, IncarnationId, NodeId, ProducerId, RaftNodeId, TopicId,
     TopicIdPartition, TopicPartition, Uuid,
 };
+pub use nearest::nearest;
 pub use resource::{ConfigResource, Endpoints, HostPort, InvalidHostPort};
 
 /// A position in a partition log. End offsets are exclusive, `last_*` offsets inclusive.
