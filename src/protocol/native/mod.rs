@@ -16,6 +16,6 @@ mod replica;
 
 pub use client::*;
 pub use frame::{FRAME_HEADER_SIZE, Frame, FrameHeader, Kind};
-pub use hello::{CLIENT_PREFACE, Hello, HelloReply, PROTOCOL_VERSION, Purpose, Refused};
+pub use hello::{CLIENT_PREFACE, Hello, HelloReply, NodeHello, PROTOCOL_VERSION, Purpose, Refused};
 pub use peer::*;
 pub use replica::*;
