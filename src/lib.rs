@@ -24,8 +24,10 @@ pub mod broker;
 pub mod admin;
 pub mod server;
 
-pub mod cli;
 pub mod client;
 pub mod config;
-pub mod node;
 pub mod telemetry;
+
+pub mod node;
+
+pub mod cli;

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use crate::protocol::native::{Hello, HelloReply, NodeHello, Purpose, Refused};
 use crate::types::{BrokerEpoch, ClusterId, DirectoryId, IncarnationId, NodeId, random};
 
+/// Said in every hello, for the logs of the other side.
+pub(super) const SOFTWARE: &str = concat!("kontiki/", env!("CARGO_PKG_VERSION"));
+
 /// Shared by everything that opens or accepts connections. The cluster id is set once, when the node has formed or
 /// joined a cluster; the broker epoch with each registration.
 #[derive(Debug)]
@@ -59,7 +62,7 @@ impl Identity {
             cluster_id: self.cluster_id(),
             node: Some(node),
             purpose,
-            software: concat!("kontiki/", env!("CARGO_PKG_VERSION")).to_owned(),
+            software: SOFTWARE.to_owned(),
         }
     }
 

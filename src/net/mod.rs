@@ -14,7 +14,7 @@ mod peers;
 pub use framed::{FrameReader, FrameWriter, split};
 pub use identity::Identity;
 pub use listener::{BoxFuture, PeerService, Reply, accept_hello, serve_peers};
-pub use peers::{Peers, ProbeOutcome};
+pub use peers::{Peers, PendingReply, ProbeOutcome};
 
 use std::io;
 use std::time::Duration;

@@ -16,8 +16,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::identity::SOFTWARE;
 use super::{Error, FrameReader, FrameWriter, Identity, Limits, split};
-use crate::protocol::native::{Frame, HelloReply, Kind, Purpose, WhoAmI, WhoAmIReply, WireError};
+use crate::protocol::native::{
+    CLIENT_PREFACE, Frame, Hello, HelloReply, Kind, Purpose, WhoAmI, WhoAmIReply, WireError,
+};
 use crate::types::HostPort;
 
 /// Unacknowledged bytes end a control connection after this, where the system can do it.
@@ -32,7 +35,8 @@ pub struct Peers {
 
 #[derive(Debug)]
 struct Shared {
-    identity: Arc<Identity>,
+    /// `None` for a client.
+    identity: Option<Arc<Identity>>,
     limits: Limits,
     /// Where the tasks of connections run, whoever calls.
     runtime: Handle,
@@ -46,11 +50,24 @@ struct Peer {
     opening: tokio::sync::Mutex<()>,
 }
 
+/// Ends when the last handle is dropped.
 #[derive(Debug)]
 struct Connection {
     to_write: mpsc::Sender<Frame>,
-    waiting: Mutex<Option<HashMap<u64, oneshot::Sender<Frame>>>>,
+    waiting: Arc<Waiting>,
     next_request_id: AtomicU64,
+}
+
+/// Callers by request id; `None` once the connection is gone.
+type Waiting = Mutex<Option<HashMap<u64, oneshot::Sender<Frame>>>>;
+
+/// A request that is on its way. Dropping this forgets the reply; the request may still be served.
+#[derive(Debug)]
+#[must_use = "the outcome of a call is in its reply"]
+pub struct PendingReply {
+    reply: oneshot::Receiver<Frame>,
+    waiting: Arc<Waiting>,
+    request_id: u64,
 }
 
 /// What a liveness probe found (replication.md 2.12 L2).
@@ -67,6 +84,18 @@ impl Peers {
     /// # Panics
     /// Outside of a tokio runtime: the current one will run the connections' tasks.
     pub fn new(identity: Arc<Identity>, limits: Limits) -> Self {
+        Self::open_as(Some(identity), limits)
+    }
+
+    /// Connections of a client to the clients ports of nodes.
+    ///
+    /// # Panics
+    /// As [`Peers::new`].
+    pub fn of_client(limits: Limits) -> Self {
+        Self::open_as(None, limits)
+    }
+
+    fn open_as(identity: Option<Arc<Identity>>, limits: Limits) -> Self {
         let (runtime, by_address) = (Handle::current(), Mutex::default());
         Self { shared: Arc::new(Shared { identity, limits, runtime, by_address }) }
     }
@@ -83,17 +112,26 @@ impl Peers {
         within: Duration,
     ) -> Result<(R, Bytes), Error> {
         let deadline = Instant::now() + within;
-        let connection = timeout_at(deadline, self.connection(to)).await.unwrap_or_else(|_| {
+        let pending = timeout_at(deadline, self.send(to, kind, body, payload)).await;
+        let pending = pending.unwrap_or_else(|_| {
             let source = io::ErrorKind::TimedOut.into();
             Err(Error::Connect { address: to.clone(), source })
         })?;
-        let reply = timeout_at(deadline, connection.call(kind, body, payload))
-            .await
-            .map_err(|_| Error::Timeout(within))??;
-        if reply.kind == Kind::Error {
-            return Err(Error::Remote(reply.body::<WireError>()?));
-        }
-        Ok((reply.body()?, reply.payload))
+        timeout_at(deadline, pending.reply()).await.map_err(|_| Error::Timeout(within))?
+    }
+
+    /// Sends one request, which is under way when this returns. Requests to one node keep the order in which they were
+    /// sent, unless the connection breaks between them.
+    ///
+    /// Cancel safe: a cancelled request was not sent.
+    pub async fn send<Q: Serialize>(
+        &self,
+        to: &HostPort,
+        kind: Kind,
+        body: &Q,
+        payload: Bytes,
+    ) -> Result<PendingReply, Error> {
+        self.connection(to).await?.send(kind, body, payload)
     }
 
     /// Opens a connection of its own and asks who is there. It does not share the fate of an established connection.
@@ -134,8 +172,14 @@ impl Peers {
             .set_tcp_user_timeout(Some(TCP_USER_TIMEOUT))
             .map_err(connect_error)?;
         let (mut reader, mut writer) = split(stream, self.shared.limits.frame_size_max);
-        let hello = Frame::new(Kind::Hello, 0, &self.shared.identity.hello(purpose));
-        writer.write_frame(&hello).await.map_err(connect_error)?;
+        let hello = match &self.shared.identity {
+            Some(identity) => identity.hello(purpose),
+            None => {
+                writer.write_bytes(&CLIENT_PREFACE).await.map_err(connect_error)?;
+                Hello { cluster_id: None, node: None, purpose, software: SOFTWARE.to_owned() }
+            }
+        };
+        writer.write_frame(&Frame::new(Kind::Hello, 0, &hello)).await.map_err(connect_error)?;
         let frame = timeout(self.shared.limits.hello_timeout, reader.read_frame())
             .await
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -160,7 +204,11 @@ impl Peers {
         // On the connection's own runtime, so that its socket is polled there whoever called.
         let (peers, address) = (self.clone(), to.clone());
         let opened = self.shared.runtime.spawn(async move {
-            let (reader, writer, _) = peers.open_stream(&address, Purpose::Control).await?;
+            let purpose = match peers.shared.identity {
+                Some(_) => Purpose::Control,
+                None => Purpose::Client,
+            };
+            let (reader, writer, _) = peers.open_stream(&address, purpose).await?;
             Ok(Connection::start(reader, writer, peers.shared.limits.calls_max))
         });
         let connection: Result<Arc<Connection>, Error> =
@@ -181,12 +229,7 @@ impl Connection {
     /// Starts the reading and the writing task on the current runtime.
     fn start(mut reader: FrameReader, mut writer: FrameWriter, calls_max: usize) -> Arc<Self> {
         let (to_write, mut queue) = mpsc::channel::<Frame>(calls_max);
-        let connection = Arc::new(Self {
-            to_write,
-            waiting: Mutex::new(Some(HashMap::new())),
-            next_request_id: AtomicU64::new(1),
-        });
-        let shared = connection.clone();
+        let waiting: Arc<Waiting> = Arc::new(Mutex::new(Some(HashMap::new())));
         let write = async move {
             while let Some(frame) = queue.recv().await {
                 if writer.write_frame(&frame).await.is_err() {
@@ -194,60 +237,65 @@ impl Connection {
                 }
             }
         };
+        let replies = waiting.clone();
         let read = async move {
             while let Ok(Some(frame)) = reader.read_frame().await {
-                let waiter =
-                    shared.waiting.lock().as_mut().and_then(|w| w.remove(&frame.request_id));
+                let waiter = replies.lock().as_mut().and_then(|w| w.remove(&frame.request_id));
                 if let Some(waiter) = waiter {
                     // The caller may have given up.
                     let _ = waiter.send(frame);
                 }
             }
-            shared
         };
-        let ended = connection.clone();
+        let ended = waiting.clone();
         tokio::spawn(async move {
             tokio::select! {
-                _ = read => {}
+                () = read => {}
                 () = write => {}
             }
             // Drops every waiter: their outcome is unknown. No new call can enter.
-            ended.waiting.lock().take();
+            ended.lock().take();
         });
-        connection
+        Arc::new(Self { to_write, waiting, next_request_id: AtomicU64::new(1) })
     }
 
-    async fn call<Q: Serialize>(
+    fn send<Q: Serialize>(
         &self,
         kind: Kind,
         body: &Q,
         payload: Bytes,
-    ) -> Result<Frame, Error> {
+    ) -> Result<PendingReply, Error> {
         let request_id = self.next_request_id.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = oneshot::channel();
+        let (sender, reply) = oneshot::channel();
         let frame = Frame::with_payload(kind, request_id, body, payload);
         match self.waiting.lock().as_mut() {
             Some(waiting) => waiting.insert(request_id, sender),
             None => return Err(Error::Lost("closed".to_owned())),
         };
-        let _forget = Forget { connection: self, request_id };
+        let pending = PendingReply { reply, waiting: self.waiting.clone(), request_id };
         self.to_write.try_send(frame).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::Busy,
             mpsc::error::TrySendError::Closed(_) => Error::Lost("closed".to_owned()),
         })?;
-        receiver.await.map_err(|_| Error::Lost("closed before the reply".to_owned()))
+        Ok(pending)
     }
 }
 
-/// Removes the waiter of a call that ended without its reply.
-struct Forget<'a> {
-    connection: &'a Connection,
-    request_id: u64,
+impl PendingReply {
+    /// Waits for the reply. How long is for the caller to say.
+    pub async fn reply<R: DeserializeOwned>(mut self) -> Result<(R, Bytes), Error> {
+        let frame =
+            (&mut self.reply).await.map_err(|_| Error::Lost("closed before the reply".to_owned()))?;
+        if frame.kind == Kind::Error {
+            return Err(Error::Remote(frame.body::<WireError>()?));
+        }
+        Ok((frame.body()?, frame.payload))
+    }
 }
 
-impl Drop for Forget<'_> {
+impl Drop for PendingReply {
     fn drop(&mut self) {
-        if let Some(waiting) = self.connection.waiting.lock().as_mut() {
+        if let Some(waiting) = self.waiting.lock().as_mut() {
             waiting.remove(&self.request_id);
         }
     }
