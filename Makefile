@@ -1,0 +1,48 @@
+# Needs Rust (see rust-version in Cargo.toml) and a C compiler, nothing else. ARGS goes to the command that a target runs.
+
+.PHONY: run test check fix raft-test cluster chaos bench doc clean
+
+# Three nodes on localhost, in the foreground. Ctrl-C stops them. `make run ARGS="--ephemeral"`.
+run:
+	cargo run --release --locked -- dev $(ARGS)
+
+# Every test: units, properties, tidy, raft-tests, the cluster of real processes, examples and doc tests.
+test:
+	cargo test --locked --no-fail-fast $(ARGS)
+
+# All that must hold before a change lands. Writes nothing but the build.
+check:
+	cargo fmt --all --check
+	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+	cargo test --locked --no-fail-fast
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check; \
+	else echo "make check: cargo-deny is not installed, licences and advisories were NOT checked (cargo install cargo-deny)"; fi
+
+# What a machine can mend by itself.
+fix:
+	cargo clippy --fix --allow-dirty --allow-staged --all-targets
+	cargo fmt --all
+
+# The metadata quorum: openraft's storage suite on our store, elections, membership, snapshots, restarts, invariants.
+raft-test:
+	cargo test --locked --test raft-tests $(ARGS)
+
+# Three real processes, real sockets, real kills. `make cluster ARGS=rolling_restart` runs one scenario.
+cluster:
+	cargo test --locked --test cluster $(ARGS)
+
+# The same, on the release build, with random faults for SECONDS instead of a short round. Prints the seed; SEED replays it.
+SECONDS ?= 300
+chaos:
+	KONTIKI_CHAOS_SECONDS=$(SECONDS) KONTIKI_CHAOS_SEED=$(SEED) cargo test --release --locked --test cluster chaos -- --nocapture $(ARGS)
+
+# Throughput, latency and failover of a three-node cluster on this machine, by our own client.
+bench:
+	cargo bench --locked --bench cluster $(ARGS)
+
+doc:
+	cargo doc --locked --no-deps
+
+clean:
+	cargo clean
