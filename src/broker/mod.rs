@@ -7,6 +7,10 @@
 //! Invariant: nothing here decides what the metadata says. The image does, and partitions follow it in its order.
 
 mod config;
+mod control_plane;
+mod producer_ids;
+#[cfg(test)]
+mod testing;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,6 +19,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 pub use config::BrokerConfig;
+pub use control_plane::{ControlPlane, Unanswered};
 
 use crate::controller::{ControllerReply, ControllerRequest, Refusal};
 use crate::metadata::MetadataImage;

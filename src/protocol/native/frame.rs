@@ -45,6 +45,8 @@ kinds! {
 
     /// A `ControllerCall`, answered by `Result<ControllerReply, Refusal>`.
     Controller = 32,
+    /// [`super::WaitAppliedRequest`], answered by [`super::WaitAppliedReply`]. Served by `broker`.
+    WaitApplied = 33,
 
     /// Follower to leader.
     ReplicaSubscribe = 48,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{ClusterId, DirectoryId, HostPort, IncarnationId, NodeId};
+use crate::types::{ClusterId, DirectoryId, HostPort, IncarnationId, MetadataIndex, NodeId};
 
 /// Why a call failed on the other side, before its own kind of answer could be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -78,4 +78,18 @@ pub enum JoinReply {
     Refused {
         reason: String,
     },
+}
+
+/// From a broker that answers an admin request to the others: say when you serve the metadata up to this index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitAppliedRequest {
+    pub index: MetadataIndex,
+    /// Answer after this even if you do not.
+    pub wait_ms: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitAppliedReply {
+    /// What the broker has published to its partitions.
+    pub applied_index: MetadataIndex,
 }
