@@ -1,12 +1,15 @@
-//! The immutable state that the metadata log makes, and `replay`, its only mutator.
+//! The immutable state that the metadata log makes. `replay` is its only mutator.
 
 use std::sync::Arc;
 
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
+use super::config::TopicConfig;
 use super::record::{PartitionImage, RegisterBrokerRecord};
-use crate::types::{BrokerEpoch, ConfigResource, MetadataIndex, NodeId, TimestampMs, TopicId};
+use crate::types::{
+    BrokerEpoch, ConfigResource, MetadataIndex, NodeId, TimestampMs, TopicId, TopicIdPartition,
+};
 
 /// Everything the cluster agrees on, after the entry at `index`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -15,6 +18,8 @@ pub struct MetadataImage {
     pub index: MetadataIndex,
     /// Last entry that held a batch which was not dropped: the basis of the next one.
     pub batch_index: MetadataIndex,
+    /// How many batches were applied.
+    pub batch_count: u64,
     pub time_ms: TimestampMs,
     pub brokers: OrdMap<NodeId, Arc<BrokerImage>>,
     pub topics: OrdMap<TopicId, Arc<TopicImage>>,
@@ -24,7 +29,7 @@ pub struct MetadataImage {
     pub next_producer_id: i64,
     /// Per broker: its last numbered request and the encoded reply.
     pub sequences: OrdMap<NodeId, (u64, Vec<u8>)>,
-    /// Rolling digest of all batches (replication.md 1.1 R7).
+    /// Rolling digest of all batches and of what they made (replication.md 1.1 R7).
     pub digest: u128,
 }
 
@@ -34,6 +39,8 @@ pub struct BrokerImage {
     pub broker_epoch: BrokerEpoch,
     pub fenced: bool,
     pub in_controlled_shutdown: bool,
+    /// Where its last controlled shutdown began.
+    pub shutdown_index: MetadataIndex,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,4 +49,51 @@ pub struct TopicImage {
     pub name: Arc<str>,
     /// Indexed by partition number, dense.
     pub partitions: Vec<Arc<PartitionImage>>,
+}
+
+impl MetadataImage {
+    pub fn topic(&self, name: &str) -> Option<&Arc<TopicImage>> {
+        self.topic_ids.get(name).and_then(|id| self.topics.get(id))
+    }
+
+    pub fn topic_by_id(&self, id: TopicId) -> Option<&Arc<TopicImage>> {
+        self.topics.get(&id)
+    }
+
+    pub fn partition(&self, p: TopicIdPartition) -> Option<&Arc<PartitionImage>> {
+        self.topics.get(&p.topic_id)?.partition(p.partition)
+    }
+
+    pub fn broker(&self, id: NodeId) -> Option<&Arc<BrokerImage>> {
+        self.brokers.get(&id)
+    }
+
+    /// Registered, unfenced, not in controlled shutdown.
+    pub fn is_active(&self, id: NodeId) -> bool {
+        self.broker(id).is_some_and(|broker| broker.is_active())
+    }
+
+    /// What holds for a topic: its own configs, then the cluster's dynamic defaults, then the built-in ones.
+    /// Also answers for topics that do not exist.
+    pub fn topic_config(&self, topic: &str) -> Arc<TopicConfig> {
+        let _ = topic;
+        todo!()
+    }
+}
+
+impl TopicImage {
+    pub fn partition(&self, partition: i32) -> Option<&Arc<PartitionImage>> {
+        self.partitions.get(usize::try_from(partition).ok()?)
+    }
+
+    /// Assigned replicas per partition, as creation set it: the count of partition 0.
+    pub fn replication_factor(&self) -> usize {
+        self.partitions.first().map_or(0, |partition| partition.replicas.len())
+    }
+}
+
+impl BrokerImage {
+    pub fn is_active(&self) -> bool {
+        !self.fenced && !self.in_controlled_shutdown
+    }
 }

@@ -10,7 +10,11 @@ pub mod config;
 mod delta;
 mod image;
 mod record;
+mod replay;
 mod snapshot;
 
+pub use config::{Durability, TimestampType, TopicConfig};
+pub use delta::{BrokerDelta, MetadataDelta, PartitionDelta};
 pub use image::{BrokerImage, MetadataImage, TopicImage};
 pub use record::*;
+pub use replay::{ReplayError, Replayed};
