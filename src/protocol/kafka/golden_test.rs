@@ -1,0 +1,1 @@
+//! Every message against the `kafka-protocol` crate as an oracle.

@@ -1,0 +1,28 @@
+//! The messages, as tables. Field names are ours; order, versions, tags and defaults are Kafka's.
+
+mod api_versions;
+mod cluster;
+mod configs;
+mod coordinator;
+mod epoch;
+mod fetch;
+mod list_offsets;
+mod metadata;
+mod produce;
+mod producer_id;
+mod topics;
+
+pub use api_versions::*;
+pub use cluster::*;
+pub use configs::*;
+pub use coordinator::*;
+pub use epoch::*;
+pub use fetch::*;
+pub use list_offsets::*;
+pub use metadata::*;
+pub use produce::*;
+pub use producer_id::*;
+pub use topics::*;
+
+/// What a field of authorised operations holds when nobody asked for them.
+pub const OPERATIONS_OMITTED: i32 = i32::MIN;
