@@ -284,8 +284,9 @@ impl Connection {
 impl PendingReply {
     /// Waits for the reply. How long is for the caller to say.
     pub async fn reply<R: DeserializeOwned>(mut self) -> Result<(R, Bytes), Error> {
-        let frame =
-            (&mut self.reply).await.map_err(|_| Error::Lost("closed before the reply".to_owned()))?;
+        let frame = (&mut self.reply)
+            .await
+            .map_err(|_| Error::Lost("closed before the reply".to_owned()))?;
         if frame.kind == Kind::Error {
             return Err(Error::Remote(frame.body::<WireError>()?));
         }

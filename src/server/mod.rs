@@ -1,1 +1,56 @@
-//! (placeholder)
+//! The clients port: Kafka's protocol for everyone, Kontiki's own for Rust programs.
+//!
+//! Front ends are thin: they turn frames into calls of [`Broker`] and its answers into frames. One task serves one
+//! connection, from parsing to append to reply; nothing is spawned or queued per request.
+//!
+//! Invariant: nothing here knows files, replicas or the quorum.
+
+mod listener;
+mod native;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::broker::Broker;
+use crate::types::HostPort;
+
+/// What the clients port is started with. Names in quotes are the config keys.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Where a browser that came to the wrong port is sent.
+    pub admin: HostPort,
+    /// "socket.request.max.bytes"
+    pub request_size_max: usize,
+    /// "max.connections"
+    pub connections_max: usize,
+    /// "max.connections.per.ip"
+    pub connections_per_ip_max: usize,
+    /// "connections.max.idle.ms"
+    pub idle_max: Duration,
+    /// "fetch.max.bytes"
+    pub fetch_size_max: usize,
+    /// "auto.create.topics.enable"
+    pub auto_create_topics: bool,
+}
+
+impl ServerConfig {
+    /// Defaults, where they differ from "none".
+    pub const REQUEST_SIZE_MAX: usize = 100 << 20;
+    pub const CONNECTIONS_MAX: usize = 10_000;
+    pub const CONNECTIONS_PER_IP_MAX: usize = 10_000;
+    pub const IDLE_MAX: Duration = Duration::from_secs(600);
+    pub const FETCH_SIZE_MAX: usize = 55 << 20;
+}
+
+/// Serves clients until `shutdown` turns true, then lets open connections finish what they have started.
+pub async fn serve_clients(
+    listener: TcpListener,
+    broker: Arc<Broker>,
+    config: ServerConfig,
+    shutdown: watch::Receiver<bool>,
+) {
+    listener::serve(listener, broker, Arc::new(config), shutdown).await;
+}
