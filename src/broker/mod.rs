@@ -8,7 +8,9 @@
 
 mod config;
 mod control_plane;
+mod lifecycle;
 mod producer_ids;
+mod publication;
 #[cfg(test)]
 mod testing;
 
