@@ -1,1 +1,20 @@
-//! (placeholder)
+//! Partition logs on disk, in Kafka's formats (kafka-protocol.md 4; replication.md 3).
+//!
+//! `LogDirs` owns the directories: recovery at start, one flusher and one housekeeper thread per directory, checkpoints,
+//! the clean-shutdown mark. `PartitionLog` is one replica: append, read, truncate.
+//!
+//! Invariant: a record below `end_offset` is in the file, never in a buffer of ours. A failed write or sync is never
+//! retried: its directory goes offline and every later call that needs the disk fails. An idle partition has no
+//! thread, no timer and no open file, and no file at all until its first record.
+
+mod config;
+mod dirs;
+mod error;
+mod log;
+
+pub use config::{Durability, LogConfig, OnOffline, StorageConfig};
+pub use dirs::{LogDirs, OnDurable, RecoveredLogs};
+pub use error::{AppendError, Error, ReadError};
+pub use log::{Appended, LeaderAppend, PartitionLog, Slice, TimestampedOffset};
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;

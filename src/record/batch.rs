@@ -1,0 +1,184 @@
+//! Views of record batches: the fixed header, its checksum, and the two fields that a broker patches.
+//!
+//! Base offset and leader epoch lie outside of the CRC, so the log assigns offsets without touching the rest.
+
+use super::Refusal;
+use crate::types::{LeaderEpoch, Offset, ProducerId, TimestampMs};
+
+/// Bytes before the first record.
+pub const HEADER_SIZE: usize = 61;
+/// Bytes that are not counted by the batch length: base offset and the length itself.
+pub const LENGTH_OVERHEAD: usize = 12;
+/// Where the checksummed part begins.
+const CHECKSUMMED_FROM: usize = 21;
+
+const CODEC_MASK: i16 = 0x07;
+const LOG_APPEND_TIME: i16 = 0x08;
+const TRANSACTIONAL: i16 = 0x10;
+const CONTROL: i16 = 0x20;
+const DELETE_HORIZON: i16 = 0x40;
+
+/// The header of one batch, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchHeader {
+    pub base_offset: Offset,
+    /// Bytes of the whole batch.
+    pub size: usize,
+    pub leader_epoch: LeaderEpoch,
+    pub magic: i8,
+    pub crc: u32,
+    pub attributes: i16,
+    pub last_offset_delta: i32,
+    pub base_timestamp_ms: TimestampMs,
+    pub max_timestamp_ms: TimestampMs,
+    pub producer_id: ProducerId,
+    pub producer_epoch: i16,
+    pub base_sequence: i32,
+    pub record_count: i32,
+}
+
+fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("a slice of N bytes is an array of N bytes")
+}
+
+impl BatchHeader {
+    /// Reads the header at the front of `bytes`, which may end before the batch does. Nothing but magic, size and
+    /// the order of the offsets is checked.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        if bytes.len() < HEADER_SIZE {
+            return Err(Refusal::Corrupt("cut short in the header"));
+        }
+        let magic = i8::from_be_bytes(take(bytes, 16));
+        if magic != 2 {
+            return Err(Refusal::Magic(magic));
+        }
+        let length = usize::try_from(i32::from_be_bytes(take(bytes, 8)))
+            .map_err(|_| Refusal::Corrupt("negative length"))?;
+        let header = Self {
+            base_offset: i64::from_be_bytes(take(bytes, 0)),
+            size: length + LENGTH_OVERHEAD,
+            leader_epoch: LeaderEpoch(i32::from_be_bytes(take(bytes, 12))),
+            magic,
+            crc: u32::from_be_bytes(take(bytes, 17)),
+            attributes: i16::from_be_bytes(take(bytes, 21)),
+            last_offset_delta: i32::from_be_bytes(take(bytes, 23)),
+            base_timestamp_ms: i64::from_be_bytes(take(bytes, 27)),
+            max_timestamp_ms: i64::from_be_bytes(take(bytes, 35)),
+            producer_id: i64::from_be_bytes(take(bytes, 43)),
+            producer_epoch: i16::from_be_bytes(take(bytes, 51)),
+            base_sequence: i32::from_be_bytes(take(bytes, 53)),
+            record_count: i32::from_be_bytes(take(bytes, 57)),
+        };
+        if header.size < HEADER_SIZE {
+            return Err(Refusal::Corrupt("shorter than its header"));
+        }
+        if header.base_offset < 0
+            || header.last_offset_delta < 0
+            || header.base_offset.checked_add(i64::from(header.last_offset_delta) + 1).is_none()
+        {
+            return Err(Refusal::Corrupt("offsets out of range"));
+        }
+        Ok(header)
+    }
+
+    pub fn last_offset(&self) -> Offset {
+        self.base_offset + i64::from(self.last_offset_delta)
+    }
+    pub fn next_offset(&self) -> Offset {
+        self.last_offset() + 1
+    }
+    /// The sequence of the last record; wraps from 2^31-1 to 0. -1 without a producer id.
+    pub fn last_sequence(&self) -> i32 {
+        if self.base_sequence < 0 {
+            return -1;
+        }
+        let last = i64::from(self.base_sequence) + i64::from(self.last_offset_delta);
+        i32::try_from(last & i64::from(i32::MAX)).expect("masked to 31 bits")
+    }
+    /// The number of the compression codec, known or not.
+    pub fn codec(&self) -> u8 {
+        self.attributes.to_be_bytes()[1] & CODEC_MASK.to_be_bytes()[1]
+    }
+    pub fn is_compressed(&self) -> bool {
+        self.codec() != 0
+    }
+    pub fn is_log_append_time(&self) -> bool {
+        self.attributes & LOG_APPEND_TIME != 0
+    }
+    pub fn is_transactional(&self) -> bool {
+        self.attributes & TRANSACTIONAL != 0
+    }
+    pub fn is_control(&self) -> bool {
+        self.attributes & CONTROL != 0
+    }
+    pub fn has_delete_horizon(&self) -> bool {
+        self.attributes & DELETE_HORIZON != 0
+    }
+}
+
+/// One whole batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a> {
+    pub header: BatchHeader,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Batch<'a> {
+    /// Takes the first batch of `bytes`; what follows it is in the second half of the pair. No checksum is checked.
+    pub fn split_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Refusal> {
+        let header = BatchHeader::parse(bytes)?;
+        let (bytes, rest) =
+            bytes.split_at_checked(header.size).ok_or(Refusal::Corrupt("cut short"))?;
+        Ok((Self { header, bytes }, rest))
+    }
+
+    pub fn check_crc(&self) -> Result<(), Refusal> {
+        let computed = crc32c::crc32c(&self.bytes[CHECKSUMMED_FROM..]);
+        let stored = self.header.crc;
+        if computed == stored { Ok(()) } else { Err(Refusal::Checksum { stored, computed }) }
+    }
+
+    /// The records, still compressed.
+    pub fn body(&self) -> &'a [u8] {
+        &self.bytes[HEADER_SIZE..]
+    }
+}
+
+/// The batches in `bytes`, one after the other; ends at the first that is malformed, with the reason.
+pub fn batches(mut bytes: &[u8]) -> impl Iterator<Item = Result<Batch<'_>, Refusal>> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        match Batch::split_first(bytes) {
+            Ok((batch, rest)) => {
+                bytes = rest;
+                Some(Ok(batch))
+            }
+            Err(refusal) => {
+                bytes = &[];
+                Some(Err(refusal))
+            }
+        }
+    })
+}
+
+/// Assigns offsets to the batch at the front of `bytes`. The CRC stays valid.
+pub fn assign_offset(bytes: &mut [u8], base_offset: Offset, leader_epoch: LeaderEpoch) {
+    bytes[0..8].copy_from_slice(&base_offset.to_be_bytes());
+    bytes[12..16].copy_from_slice(&leader_epoch.0.to_be_bytes());
+}
+
+/// Sets the largest timestamp, and with `log_append_time` the type; computes the CRC anew. `batch` is exactly one batch.
+pub fn assign_max_timestamp(
+    batch: &mut [u8],
+    max_timestamp_ms: TimestampMs,
+    log_append_time: bool,
+) {
+    if log_append_time {
+        batch[22] |= LOG_APPEND_TIME.to_be_bytes()[1];
+    }
+    batch[35..43].copy_from_slice(&max_timestamp_ms.to_be_bytes());
+    let crc = crc32c::crc32c(&batch[CHECKSUMMED_FROM..]);
+    batch[17..21].copy_from_slice(&crc.to_be_bytes());
+}

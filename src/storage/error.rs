@@ -1,0 +1,91 @@
+//! Why storage refuses or fails, and the Kafka code of each answer.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::protocol::ErrorCode;
+use crate::record;
+use crate::types::Offset;
+
+/// A failure of the disk or of what lies on it. Cheap to clone: every caller of an offline directory gets the first one.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {action} {path}: {source}")]
+    Io { action: &'static str, path: PathBuf, source: Arc<io::Error> },
+    /// A write or a sync failed earlier; nothing in this directory is written again until a restart.
+    #[error("log directory {dir} is offline: {reason}")]
+    Offline { dir: PathBuf, reason: String },
+    #[error("{path}: {reason}")]
+    Malformed { path: PathBuf, reason: String },
+    #[error("log directory {dir} is in use by another process")]
+    Locked { dir: PathBuf },
+}
+
+impl Error {
+    /// For `map_err`: says what was tried on which file.
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_path_buf();
+        move |source| Self::Io { action, path, source: Arc::new(source) }
+    }
+
+    pub(super) fn malformed(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Malformed { path: path.to_path_buf(), reason: reason.into() }
+    }
+}
+
+/// Why a batch was not appended. Nothing of it is in the log.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AppendError {
+    #[error(transparent)]
+    Refused(#[from] record::Refusal),
+    #[error("{size} bytes are more than segment.bytes allows ({limit})")]
+    LargerThanSegment { size: u64, limit: u64 },
+    #[error("producer {producer_id}: epoch {found} is older than {current}")]
+    InvalidProducerEpoch { producer_id: i64, found: i16, current: i16 },
+    #[error("producer {producer_id}: sequence {found} does not follow {last}")]
+    OutOfOrderSequence { producer_id: i64, found: i32, last: i32 },
+    /// A follower was given batches that do not continue its log.
+    #[error("batch at offset {found}, expected {expected}")]
+    NotNext { expected: Offset, found: Offset },
+    #[error("the log was deleted")]
+    Deleted,
+    #[error(transparent)]
+    Storage(#[from] Error),
+}
+
+impl AppendError {
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Refused(refusal) => refusal.code(),
+            Self::LargerThanSegment { .. } => ErrorCode::RecordListTooLarge,
+            Self::InvalidProducerEpoch { .. } => ErrorCode::InvalidProducerEpoch,
+            Self::OutOfOrderSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
+            Self::NotNext { .. } => ErrorCode::CorruptMessage,
+            Self::Deleted => ErrorCode::UnknownTopicOrPartition,
+            Self::Storage(_) => ErrorCode::KafkaStorageError,
+        }
+    }
+}
+
+/// Why nothing could be read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReadError {
+    #[error("offset {requested} is outside of {start}..={end}")]
+    OutOfRange { requested: Offset, start: Offset, end: Offset },
+    /// What lies on the disk is not what was written there.
+    #[error(transparent)]
+    Corrupt(#[from] record::Refusal),
+    #[error(transparent)]
+    Storage(#[from] Error),
+}
+
+impl ReadError {
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+            Self::Corrupt(_) => ErrorCode::CorruptMessage,
+            Self::Storage(_) => ErrorCode::KafkaStorageError,
+        }
+    }
+}
