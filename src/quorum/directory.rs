@@ -54,8 +54,17 @@ pub enum Error {
     #[error("{path}: {source}")]
     Identity { path: PathBuf, source: codec::Error },
     /// The log store or a snapshot cannot be read.
-    #[error("{path}: {reason}; {advice}")]
-    Damaged { path: PathBuf, reason: String, advice: &'static str },
+    #[error(
+        "{path} is damaged ({reason}); this node must not take part with a part of its log: restore the metadata \
+         directory as it was, or empty it wholly and start the node again under a node id that the cluster has not used"
+    )]
+    Damaged { path: PathBuf, reason: String },
+}
+
+impl Error {
+    pub(super) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), reason: reason.into() }
+    }
 }
 
 /// What the identity file holds.

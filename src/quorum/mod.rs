@@ -12,6 +12,15 @@
 //! Votes, log entries and snapshots are on disk before anybody is told of them.
 
 pub mod directory;
+#[doc(hidden)]
+pub mod log_store;
+mod log_sync;
+#[doc(hidden)]
+pub mod raft;
+#[doc(hidden)]
+pub mod snapshot_store;
+#[doc(hidden)]
+pub mod state_machine;
 
 use std::sync::Arc;
 use std::time::Duration;
