@@ -25,6 +25,13 @@ macro_rules! message {
             ),* $(,)?
         }
     )+) => {$(
+        #[cfg(test)]
+        impl $crate::protocol::kafka::sample::Sample for $name {
+            fn sample(source: &mut $crate::protocol::kafka::sample::Source) -> Self {
+                Self { $($field: $crate::protocol::kafka::sample::Sample::sample(source),)* }
+            }
+        }
+
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
         pub struct $name {

@@ -17,6 +17,8 @@ mod writer;
 
 #[cfg(test)]
 mod golden_test;
+#[cfg(test)]
+mod sample;
 
 #[expect(unused_imports, reason = "the handlers land next")]
 pub(crate) use api::api_table;

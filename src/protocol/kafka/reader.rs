@@ -32,6 +32,7 @@ pub enum Error {
 ///
 /// Strings and record sets are split off the frame, not copied; record sets stay mutable, because the log patches
 /// their offsets in place.
+#[derive(Debug)]
 pub struct Reader {
     bytes: BytesMut,
     pub(super) version: i16,

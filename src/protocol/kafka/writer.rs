@@ -20,6 +20,7 @@ pub struct Encoded {
 }
 
 /// A frame that is being written in one version.
+#[derive(Debug)]
 pub struct Writer {
     out: BytesMut,
     gaps: Vec<Gap>,

@@ -17,7 +17,7 @@ message! {
         [7..] session_id: i32,
         [7..] session_epoch: i32 = -1,
         [0..] topics: Vec<FetchTopic>,
-        [7..] forgotten_topics: Vec<ForgottenTopic>,
+        [7..] forgotten_topics_data: Vec<ForgottenTopic>,
         [11..] rack_id: Text,
     }
 

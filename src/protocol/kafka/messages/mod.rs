@@ -1,4 +1,4 @@
-//! The messages, as tables. Field names are ours; order, versions, tags and defaults are Kafka's.
+//! The messages, as tables. Fields have Kafka's names, order, versions, tags and defaults.
 
 mod api_versions;
 mod cluster;

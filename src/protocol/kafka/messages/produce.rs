@@ -11,13 +11,13 @@ message! {
         [3..] transactional_id: Option<Text>,
         [0..] acks: i16,
         [0..] timeout_ms: i32,
-        [0..] topics: Vec<ProduceTopic>,
+        [0..] topic_data: Vec<ProduceTopic>,
     }
 
     pub struct ProduceTopic {
         [0..=12] name: Text,
         [13..] topic_id: Uuid = Uuid::ZERO,
-        [0..] partitions: Vec<ProducePartition>,
+        [0..] partition_data: Vec<ProducePartition>,
     }
 
     pub struct ProducePartition {
@@ -35,7 +35,7 @@ message! {
     pub struct ProduceTopicResponse {
         [0..=12] name: Text,
         [13..] topic_id: Uuid = Uuid::ZERO,
-        [0..] partitions: Vec<ProducePartitionResponse>,
+        [0..] partition_responses: Vec<ProducePartitionResponse>,
     }
 
     pub struct ProducePartitionResponse {
@@ -51,6 +51,6 @@ message! {
 
     pub struct RecordError {
         [8..] batch_index: i32,
-        [8..] message: Option<Text>,
+        [8..] batch_index_error_message: Option<Text>,
     }
 }

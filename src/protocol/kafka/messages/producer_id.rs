@@ -9,6 +9,8 @@ message! {
         [0..] transaction_timeout_ms: i32,
         [3..] producer_id: i64 = -1,
         [3..] producer_epoch: i16 = -1,
+        [6..] enable_2_pc: bool,
+        [6..] keep_prepared_txn: bool,
     }
 
     pub struct InitProducerIdResponse {
@@ -16,5 +18,7 @@ message! {
         [0..] error_code: i16,
         [0..] producer_id: i64 = -1,
         [0..] producer_epoch: i16,
+        [6..] ongoing_txn_producer_id: i64 = -1,
+        [6..] ongoing_txn_producer_epoch: i16 = -1,
     }
 }
