@@ -5,7 +5,6 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use super::config::TopicConfig;
 use super::record::{PartitionImage, RegisterBrokerRecord};
 use crate::types::{
     BrokerEpoch, ConfigResource, MetadataIndex, NodeId, TimestampMs, TopicId, TopicIdPartition,
@@ -71,13 +70,6 @@ impl MetadataImage {
     /// Registered, unfenced, not in controlled shutdown.
     pub fn is_active(&self, id: NodeId) -> bool {
         self.broker(id).is_some_and(|broker| broker.is_active())
-    }
-
-    /// What holds for a topic: its own configs, then the cluster's dynamic defaults, then the built-in ones.
-    /// Also answers for topics that do not exist.
-    pub fn topic_config(&self, topic: &str) -> Arc<TopicConfig> {
-        let _ = topic;
-        todo!()
     }
 }
 

@@ -12,6 +12,9 @@ mod image;
 mod record;
 mod replay;
 mod snapshot;
+#[cfg(test)]
+pub(crate) mod test_support;
+mod well_formed;
 
 pub use config::{Durability, TimestampType, TopicConfig};
 pub use delta::{BrokerDelta, MetadataDelta, PartitionDelta};
