@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Error, LogConfig, PartitionLog, Result, StorageConfig};
+use super::{Error, PartitionLog, Result, StorageConfig};
+use crate::metadata::config::TopicConfig;
 use crate::types::{BrokerEpoch, TopicId, TopicPartition};
 
 /// Called on the flusher thread after `durable_end_offset` moved. Must be quick and must not wait for the disk.
@@ -26,7 +27,7 @@ impl LogDirs {
         &self,
         _name: &TopicPartition,
         _topic_id: TopicId,
-        _config: Arc<LogConfig>,
+        _config: Arc<TopicConfig>,
     ) -> Result<Arc<PartitionLog>> {
         todo!()
     }

@@ -43,8 +43,8 @@ pub enum AppendError {
     LargerThanSegment { size: u64, limit: u64 },
     #[error("producer {producer_id}: epoch {found} is older than {current}")]
     InvalidProducerEpoch { producer_id: i64, found: i16, current: i16 },
-    #[error("producer {producer_id}: sequence {found} does not follow {last}")]
-    OutOfOrderSequence { producer_id: i64, found: i32, last: i32 },
+    #[error("producer {producer_id}: sequence {found}, expected {expected}")]
+    OutOfOrderSequence { producer_id: i64, found: i32, expected: i32 },
     /// A follower was given batches that do not continue its log.
     #[error("batch at offset {found}, expected {expected}")]
     NotNext { expected: Offset, found: Offset },

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use super::{AppendError, LogConfig, ReadError, Result};
+use super::{AppendError, ReadError, Result};
+use crate::metadata::config::TopicConfig;
 use crate::types::{LeaderEpoch, Offset, TimestampMs, TopicId, TopicIdPartition, TopicPartition};
 
 /// What the leader stamps on a batch.
@@ -155,10 +156,10 @@ impl PartitionLog {
         todo!()
     }
 
-    pub fn config(&self) -> Arc<LogConfig> {
+    pub fn config(&self) -> Arc<TopicConfig> {
         todo!()
     }
-    pub fn update_config(&self, _config: Arc<LogConfig>) {
+    pub fn update_config(&self, _config: Arc<TopicConfig>) {
         todo!()
     }
 

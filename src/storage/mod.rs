@@ -12,7 +12,7 @@ mod dirs;
 mod error;
 mod log;
 
-pub use config::{Durability, LogConfig, OnOffline, StorageConfig};
+pub use config::{OnOffline, StorageConfig};
 pub use dirs::{LogDirs, OnDurable, RecoveredLogs};
 pub use error::{AppendError, Error, ReadError};
 pub use log::{Appended, LeaderAppend, PartitionLog, Slice, TimestampedOffset};
