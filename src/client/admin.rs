@@ -1,0 +1,316 @@
+//! Managing topics, and seeing how the cluster is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::error::cause;
+use super::metadata::Cluster;
+use super::retry::{Retry, is_retriable};
+use super::{ClusterView, Error};
+use crate::controller::{
+    ConfigChange, ConfigOperation, ControllerCall, ControllerReply, ControllerRequest,
+    CreatableTopic, CreatedTopic, Refusal, TopicSelector,
+};
+use crate::net;
+use crate::protocol::ErrorCode;
+use crate::protocol::native::{
+    ConfigView, DescribeConfigsRequest, Kind, QuorumStatus, QuorumStatusRequest, TopicView,
+    WireError,
+};
+use crate::types::{ConfigResource, HostPort, NodeId, TopicId};
+
+/// How long a node may take over one request: it answers once every live broker serves the result.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// A topic to create. What is not said takes the cluster's defaults.
+///
+/// ```
+/// use kontiki::client::NewTopic;
+///
+/// let topic = NewTopic::new("orders").partitions(12).replication_factor(3).config("retention.ms", "-1");
+/// assert_eq!(topic.name, "orders");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTopic {
+    pub name: String,
+    pub partitions: Option<i32>,
+    pub replication_factor: Option<i16>,
+    /// Partition to replicas, the preferred leader first; instead of the two above.
+    pub assignments: BTreeMap<i32, Vec<NodeId>>,
+    pub configs: Vec<(String, String)>,
+}
+
+impl NewTopic {
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            partitions: None,
+            replication_factor: None,
+            assignments: BTreeMap::new(),
+            configs: Vec::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn partitions(mut self, count: i32) -> Self {
+        self.partitions = Some(count);
+        self
+    }
+
+    #[must_use]
+    pub fn replication_factor(mut self, factor: i16) -> Self {
+        self.replication_factor = Some(factor);
+        self
+    }
+
+    #[must_use]
+    pub fn config(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.configs.push((key.into(), value.into()));
+        self
+    }
+}
+
+/// Changes and questions. What was answered is visible on every live broker.
+#[derive(Debug)]
+pub struct Admin {
+    cluster: Arc<Cluster>,
+}
+
+impl Admin {
+    pub(super) fn new(cluster: Arc<Cluster>) -> Self {
+        Self { cluster }
+    }
+
+    /// Brokers and all topics, as of now.
+    pub async fn describe_cluster(&self) -> Result<ClusterView, Error> {
+        Ok(self.cluster.fetch(None).await?.into())
+    }
+
+    /// One topic, as of now.
+    pub async fn describe_topic(&self, name: &str) -> Result<TopicView, Error> {
+        let mut reply = self.cluster.fetch(Some(vec![name.to_owned()])).await?;
+        match reply.topics.pop() {
+            Some(topic) => Ok(topic),
+            None => Err(self.cluster.unknown_topic(name).await),
+        }
+    }
+
+    pub async fn create_topic(&self, topic: NewTopic) -> Result<CreatedTopic, Error> {
+        self.create(topic, false).await
+    }
+
+    /// What [`Admin::create_topic`] would do, without doing it.
+    pub async fn check_topic(&self, topic: NewTopic) -> Result<CreatedTopic, Error> {
+        self.create(topic, true).await
+    }
+
+    async fn create(&self, topic: NewTopic, validate_only: bool) -> Result<CreatedTopic, Error> {
+        let creatable = CreatableTopic {
+            name: topic.name.clone(),
+            // The node that takes the request chooses it.
+            topic_id: TopicId::ZERO,
+            partition_count: topic.partitions.unwrap_or(-1),
+            replication_factor: topic.replication_factor.unwrap_or(-1),
+            assignments: topic.assignments,
+            configs: topic.configs.into_iter().map(|(key, value)| (key, Some(value))).collect(),
+        };
+        let topics = vec![creatable];
+        let answer = self.submit(ControllerRequest::CreateTopics { topics, validate_only }).await?;
+        let ControllerReply::CreateTopics { results, .. } = answer.reply else {
+            return Err(unexpected());
+        };
+        match only(results)? {
+            // An attempt whose answer was lost may have been ours.
+            Err(refusal)
+                if refusal.code == ErrorCode::TopicAlreadyExists && answer.is_uncertain =>
+            {
+                let view = self.describe_topic(&topic.name).await?;
+                let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+                let replicas = view.partitions.first().map_or(0, |p| p.replicas.len());
+                Ok(CreatedTopic {
+                    name: topic.name,
+                    topic_id: view.topic_id,
+                    partition_count: count(view.partitions.len()),
+                    replication_factor: i16::try_from(replicas).unwrap_or(i16::MAX),
+                })
+            }
+            result => Ok(result?),
+        }
+    }
+
+    pub async fn delete_topic(&self, name: &str) -> Result<(), Error> {
+        let topics = vec![TopicSelector::Name(name.to_owned())];
+        let answer = self.submit(ControllerRequest::DeleteTopics { topics }).await?;
+        let ControllerReply::DeleteTopics { results, .. } = answer.reply else {
+            return Err(unexpected());
+        };
+        match only(results)? {
+            Ok(_) => Ok(()),
+            Err(refusal) if refusal.code == ErrorCode::UnknownTopicOrPartition => {
+                if answer.is_uncertain {
+                    return Ok(());
+                }
+                Err(self.cluster.unknown_topic(name).await)
+            }
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// Effective configs, defaults included.
+    pub async fn describe_configs(
+        &self,
+        resource: ConfigResource,
+    ) -> Result<Vec<ConfigView>, Error> {
+        let question = DescribeConfigsRequest { resource };
+        let answer: Result<Vec<ConfigView>, Refusal> = match &question.resource {
+            // What a broker was started with, only it knows.
+            ConfigResource::Broker(id) => {
+                let brokers = self.cluster.fetch(Some(Vec::new())).await?.brokers;
+                let broker = brokers.into_iter().find(|broker| broker.node_id == *id);
+                let broker = broker.ok_or_else(|| {
+                    Refusal::new(ErrorCode::InvalidRequest, format!("there is no broker {id}"))
+                })?;
+                self.ask_at(&broker.endpoints.client, Kind::ClientDescribeConfigs, &question)
+                    .await?
+            }
+            ConfigResource::Topic(_) | ConfigResource::Cluster => {
+                self.cluster.ask_any(Kind::ClientDescribeConfigs, question.clone()).await?
+            }
+        };
+        match (answer, question.resource) {
+            (Err(refusal), ConfigResource::Topic(name))
+                if refusal.code == ErrorCode::UnknownTopicOrPartition =>
+            {
+                Err(self.cluster.unknown_topic(&name).await)
+            }
+            (answer, _) => Ok(answer?),
+        }
+    }
+
+    /// Changes configs of one resource, all or none; only checks them when `validate_only`.
+    pub async fn alter_configs(
+        &self,
+        resource: ConfigResource,
+        operations: Vec<(String, ConfigOperation)>,
+        validate_only: bool,
+    ) -> Result<(), Error> {
+        let changes = vec![ConfigChange { resource, operations }];
+        let answer =
+            self.submit(ControllerRequest::AlterConfigs { changes, validate_only }).await?;
+        let ControllerReply::AlterConfigs { results, .. } = answer.reply else {
+            return Err(unexpected());
+        };
+        Ok(only(results)??)
+    }
+
+    /// The quorum as the active controller sees it, or as any node does when there is none.
+    pub async fn quorum_status(&self) -> Result<QuorumStatus, Error> {
+        let status: QuorumStatus =
+            self.cluster.ask_any(Kind::ClientQuorumStatus, QuorumStatusRequest).await?;
+        let leader = status.leader_id.filter(|leader| *leader != status.node_id);
+        if let Some(leader) = leader
+            && let Ok(reply) = self.cluster.fetch(Some(Vec::new())).await
+            && let Some(broker) = reply.brokers.iter().find(|broker| broker.node_id == leader)
+            && let Ok(better) = self
+                .ask_at(&broker.endpoints.client, Kind::ClientQuorumStatus, &QuorumStatusRequest)
+                .await
+        {
+            return Ok(better);
+        }
+        Ok(status)
+    }
+
+    /// Moves every leadership away from a broker and keeps new ones away, until it registers again.
+    pub async fn drain(&self, node_id: NodeId) -> Result<(), Error> {
+        match self.submit(ControllerRequest::Drain { node_id }).await?.reply {
+            ControllerReply::Drain { .. } => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn ask_at<Q: serde::Serialize, R: serde::de::DeserializeOwned>(
+        &self,
+        address: &HostPort,
+        kind: Kind,
+        question: &Q,
+    ) -> Result<R, Error> {
+        let asked = self.cluster.peers.call(address, kind, question, Bytes::new(), ANSWER_MAX);
+        let answer = asked.await.map_err(|error| Error::Unreachable {
+            tried: vec![address.clone()],
+            cause: cause(&error),
+        })?;
+        Ok(answer.0)
+    }
+
+    /// Asks one node after the other until one has an answer from the active controller.
+    async fn submit(&self, request: ControllerRequest) -> Result<Answer, Error> {
+        // Who asks, the node that takes the call knows better than we do.
+        let call = ControllerCall { principal: String::new(), request };
+        let within = self.cluster.deadline;
+        let deadline = Instant::now() + within;
+        let mut retry = Retry::until(deadline);
+        let mut is_uncertain = false;
+        let mut is_there = false;
+        loop {
+            let tried = self.cluster.candidates();
+            let mut last_cause = "no node to ask".to_owned();
+            for address in &tried {
+                let left = deadline.saturating_duration_since(Instant::now()).min(ANSWER_MAX);
+                let asked = self.cluster.peers.call::<_, Result<ControllerReply, Refusal>>(
+                    address,
+                    Kind::Controller,
+                    &call,
+                    Bytes::new(),
+                    left,
+                );
+                match asked.await {
+                    Ok((Ok(reply), _)) => return Ok(Answer { reply, is_uncertain }),
+                    Ok((Err(refusal), _)) if is_retriable(refusal.code) => {
+                        is_there = true;
+                        is_uncertain |= refusal.code != ErrorCode::NotController;
+                        last_cause = Error::Refused(refusal).to_string();
+                    }
+                    Ok((Err(refusal), _)) => return Err(refusal.into()),
+                    Err(error) => {
+                        let refused = matches!(
+                            error,
+                            net::Error::Remote(WireError::NotReady(_) | WireError::Unexpected)
+                        );
+                        is_there |= matches!(error, net::Error::Remote(_));
+                        is_uncertain |= !error.certainly_not_delivered() && !refused;
+                        last_cause = cause(&error);
+                    }
+                }
+            }
+            let is_there = is_there || is_uncertain || !self.cluster.view().brokers.is_empty();
+            if !is_there {
+                return Err(Error::Unreachable { tried, cause: last_cause });
+            }
+            if !retry.pause().await {
+                return Err(Error::Deadline { what: "the request", within, cause: last_cause });
+            }
+        }
+    }
+}
+
+/// What the active controller said.
+struct Answer {
+    reply: ControllerReply,
+    /// An earlier attempt may have been carried out.
+    is_uncertain: bool,
+}
+
+fn unexpected() -> Error {
+    Error::Protocol("the reply to another request".to_owned())
+}
+
+fn only<T>(mut results: Vec<T>) -> Result<T, Error> {
+    match (results.pop(), results.pop()) {
+        (Some(result), None) => Ok(result),
+        _ => Err(Error::Protocol("not one result for one item".to_owned())),
+    }
+}
