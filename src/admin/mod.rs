@@ -1,14 +1,39 @@
 //! The admin HTTP port: health, metrics, and the cluster as JSON.
+//!
+//! Any node answers: reads come from its published image, changes go through [`Node::admin`] to the active controller.
+//! Every error is a problem document (RFC 9457). The table in `route` lists what is served; the router, the 405 answers and
+//! `/v1/openapi.json` are made from it.
+//!
+//! Invariant: nothing here holds state of the cluster, touches partition data, or waits for a data disk: the port answers
+//! on the control runtime while a disk is stuck.
 
+mod body;
+mod brokers;
+mod connection;
+mod handle;
+mod health;
+mod openapi;
+mod origin;
+mod problem;
+mod route;
+mod topics;
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod handle_test;
+
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
 
+pub use connection::serve;
+
+use crate::broker::Broker;
 use crate::controller::{ControllerReply, ControllerRequest, Refusal};
 use crate::metadata::MetadataImage;
 use crate::protocol::native::{ConfigView, QuorumStatus};
@@ -31,6 +56,33 @@ pub trait Node: Send + Sync + 'static {
     ) -> Pin<Box<dyn Future<Output = Result<ControllerReply, Refusal>> + Send + 'a>>;
 }
 
+impl Node for Broker {
+    fn image(&self) -> Arc<MetadataImage> {
+        self.image()
+    }
+
+    fn quorum_status(&self) -> QuorumStatus {
+        self.quorum_status()
+    }
+
+    fn readiness(&self) -> Result<(), String> {
+        self.readiness()
+    }
+
+    fn describe_configs(&self, resource: &ConfigResource) -> Result<Vec<ConfigView>, Refusal> {
+        self.describe_configs(resource)
+    }
+
+    fn admin<'a>(
+        &'a self,
+        principal: &'a str,
+        request: ControllerRequest,
+        timeout: Duration,
+    ) -> Pin<Box<dyn Future<Output = Result<ControllerReply, Refusal>> + Send + 'a>> {
+        Box::pin(self.admin(principal, request, timeout))
+    }
+}
+
 /// What the API serves.
 #[derive(Clone)]
 pub struct AdminApi {
@@ -38,8 +90,8 @@ pub struct AdminApi {
     pub registry: Arc<Registry>,
 }
 
-/// Serves until `shutdown` turns true.
-pub async fn serve(listener: TcpListener, api: AdminApi, shutdown: watch::Receiver<bool>) {
-    let _ = (listener, api, shutdown);
-    todo!()
+impl fmt::Debug for AdminApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AdminApi")
+    }
 }
