@@ -9,8 +9,11 @@
 mod config;
 mod control_plane;
 mod lifecycle;
+mod outbox;
+mod partition;
 mod producer_ids;
 mod publication;
+mod purgatory;
 #[cfg(test)]
 mod testing;
 
@@ -22,6 +25,9 @@ use bytes::BytesMut;
 
 pub use config::BrokerConfig;
 pub use control_plane::{ControlPlane, Unanswered};
+pub use outbox::Outbox;
+pub use partition::*;
+pub use purgatory::{FetchWaiter, ProduceResult, ProduceWaiter};
 
 use crate::controller::{ControllerReply, ControllerRequest, Refusal};
 use crate::metadata::MetadataImage;

@@ -179,7 +179,7 @@ impl Leader {
     pub fn needs_tick(&self) -> bool {
         self.remotes.iter().any(|remote| {
             if self.isr.committed().contains(&remote.node) {
-                remote.is_behind(self.ends.end, self.settings.durability)
+                remote.is_behind(self.ends.end)
             } else {
                 remote.session.is_some()
             }
@@ -201,7 +201,7 @@ impl Leader {
     pub fn on_log(&mut self, ends: LogEnds, context: Context<'_>) -> Effects {
         if ends.end > self.ends.end {
             for remote in &mut self.remotes {
-                remote.on_append(self.ends.end, ends.end, self.settings.durability, context.now);
+                remote.on_append(self.ends.end, ends.end, context.now);
             }
         }
         self.ends = ends;
@@ -245,7 +245,7 @@ impl Leader {
             },
         )?;
         remote.start_session(fetch.session, fetch.ends);
-        remote.on_report(self.ends.end, self.settings.durability, context.now);
+        remote.on_report(self.ends.end, context.now);
         Ok(self.settle(context))
     }
 
@@ -265,14 +265,13 @@ impl Leader {
         context: Context<'_>,
     ) -> Effects {
         let leader_end = self.ends.end;
-        let durability = self.settings.durability;
         let Some(remote) = self.session_mut(node, slot) else { return Effects::NONE };
         if ends.end > leader_end {
             // It cannot have what was never sent: malformed, so not progress.
             return Effects::NONE;
         }
         remote.report(ends);
-        remote.on_report(leader_end, durability, context.now);
+        remote.on_report(leader_end, context.now);
         self.settle(context)
     }
 
@@ -334,8 +333,11 @@ impl Leader {
         self.remotes.retain(|remote| image.replicas.contains(&remote.node));
         for &node in image.replicas.iter().filter(|&&node| node != self.me) {
             if !self.remotes.iter().any(|remote| remote.node == node) {
-                self.remotes.push(Remote::new(node, image.isr.contains(&node), context.now));
+                self.remotes.push(Remote::new(node, context.now));
             }
+        }
+        for remote in self.remotes.iter_mut().filter(|remote| image.isr.contains(&remote.node)) {
+            remote.assume_caught_up(context.now);
         }
     }
 
@@ -365,7 +367,7 @@ impl Leader {
             .iter()
             .filter(|remote| !base.contains(&remote.node) && self.is_eligible(remote, context))
             .filter(|remote| {
-                remote.acknowledged(self.settings.durability).is_some_and(|offset| {
+                remote.acknowledged().is_some_and(|offset| {
                     offset >= self.high_watermark && offset >= self.epoch_start
                 })
             })
@@ -382,14 +384,13 @@ impl Leader {
 
     fn propose_shrink(&mut self, context: Context<'_>) -> Effects {
         let IsrState::Committed(base) = &self.isr else { return Effects::NONE };
-        let Settings { durability, timing, .. } = &self.settings;
+        let timing = &self.settings.timing;
         let staying: Vec<NodeId> = base
             .iter()
             .copied()
             .filter(|&node| {
                 !self.remotes.iter().any(|remote| {
-                    remote.node == node
-                        && remote.is_too_slow(self.ends.end, *durability, timing, context.now)
+                    remote.node == node && remote.is_too_slow(self.ends.end, timing, context.now)
                 })
             })
             .collect();
@@ -434,8 +435,8 @@ impl Leader {
         if self.isr.committed().len() < self.min_isr() {
             return Effects::NONE;
         }
-        let Settings { durability, timing, .. } = &self.settings;
-        let mut target = self.ends.acknowledged(*durability);
+        let timing = &self.settings.timing;
+        let mut target = self.ends.durable.min(self.ends.end);
         for remote in &self.remotes {
             if target <= self.high_watermark {
                 return Effects::NONE;
@@ -443,7 +444,7 @@ impl Leader {
             if self.isr.maximal_contains(remote.node)
                 || remote.is_joining(timing, context.now) && self.is_eligible(remote, context)
             {
-                target = target.min(remote.acknowledged(*durability).unwrap_or(0));
+                target = target.min(remote.acknowledged().unwrap_or(0));
             }
         }
         // Below the log's start everything is committed: only a leader deletes, and only what is.

@@ -31,25 +31,16 @@ pub use leader::{
 pub use progress::{Remote, Session};
 pub use replica::{Applied, Replica, Role, RoleChange};
 
-use crate::metadata::config::{Durability, TopicConfig};
+use crate::metadata::config::TopicConfig;
 use crate::types::{BrokerEpoch, NodeId, Offset};
 
-/// Where a log starts, where it ends, and up to where it is on disk. All but the start are exclusive.
+/// Where a log starts, where it ends, and up to where its owner vouches for it: in page-cache mode to its end, in fsync
+/// mode to what is on disk (replication.md 3.6). The ends are exclusive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogEnds {
     pub start: Offset,
     pub end: Offset,
     pub durable: Offset,
-}
-
-impl LogEnds {
-    /// Up to where its owner vouches for it (replication.md 3.6).
-    pub fn acknowledged(&self, durability: Durability) -> Offset {
-        match durability {
-            Durability::Fsync => self.durable.min(self.end),
-            Durability::PageCache => self.end,
-        }
-    }
 }
 
 /// When a follower is too slow (replication.md 2.9).
@@ -80,8 +71,6 @@ impl Default for Timing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub topic: Arc<TopicConfig>,
-    /// Of the topic, or else of the broker.
-    pub durability: Durability,
     pub timing: Timing,
 }
 

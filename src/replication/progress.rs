@@ -6,7 +6,6 @@
 use std::time::Instant;
 
 use super::{LogEnds, Timing};
-use crate::metadata::config::Durability;
 use crate::types::{BrokerEpoch, NodeId, Offset};
 
 /// One subscription of a follower. A progress report counts only under the session that it was made in.
@@ -36,22 +35,22 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Before it has subscribed. A member of the ISR has until now been caught up.
-    pub fn new(node: NodeId, in_isr: bool, now: Instant) -> Self {
+    /// Before it has subscribed.
+    pub fn new(node: NodeId, now: Instant) -> Self {
         Self {
             node,
             session: None,
             broker_epoch: None,
             ends: None,
-            caught_up_at: in_isr.then_some(now),
+            caught_up_at: None,
             mark: None,
             heard_at: now,
         }
     }
 
     /// How far it vouches for its log; `None` while that is unknown.
-    pub fn acknowledged(&self, durability: Durability) -> Option<Offset> {
-        self.ends.map(|ends| ends.acknowledged(durability))
+    pub fn acknowledged(&self) -> Option<Offset> {
+        self.ends.map(|ends| ends.durable.min(ends.end))
     }
 
     /// Its log end, as last reported.
@@ -78,9 +77,9 @@ impl Remote {
     }
 
     /// Runs the clocks after a report, while the leader's log ends at `leader_end`.
-    pub fn on_report(&mut self, leader_end: Offset, durability: Durability, now: Instant) {
+    pub fn on_report(&mut self, leader_end: Offset, now: Instant) {
         self.heard_at = now;
-        let acknowledged = self.acknowledged(durability).unwrap_or(0);
+        let acknowledged = self.acknowledged().unwrap_or(0);
         if acknowledged >= leader_end {
             self.caught_up_at = Some(now);
             self.mark = None;
@@ -97,37 +96,30 @@ impl Remote {
     }
 
     /// Starts the clocks if it had everything until the leader's log grew from `old_end` to `new_end`.
-    pub fn on_append(
-        &mut self,
-        old_end: Offset,
-        new_end: Offset,
-        durability: Durability,
-        now: Instant,
-    ) {
-        if !self.is_behind(old_end, durability) {
+    pub fn on_append(&mut self, old_end: Offset, new_end: Offset, now: Instant) {
+        if !self.is_behind(old_end) {
             self.caught_up_at = Some(now);
             self.heard_at = now;
             self.mark = Some((new_end, now));
         }
     }
 
-    pub fn is_behind(&self, leader_end: Offset, durability: Durability) -> bool {
-        self.acknowledged(durability).is_none_or(|offset| offset < leader_end)
+    pub fn is_behind(&self, leader_end: Offset) -> bool {
+        self.acknowledged().is_none_or(|offset| offset < leader_end)
     }
 
     /// Behind for too long, or behind and silent: no ISR should wait for it.
-    pub fn is_too_slow(
-        &self,
-        leader_end: Offset,
-        durability: Durability,
-        timing: &Timing,
-        now: Instant,
-    ) -> bool {
-        self.is_behind(leader_end, durability)
+    pub fn is_too_slow(&self, leader_end: Offset, timing: &Timing, now: Instant) -> bool {
+        self.is_behind(leader_end)
             && (now.saturating_duration_since(self.heard_at) > timing.silence_max
                 || self
                     .caught_up_at
                     .is_none_or(|at| now.saturating_duration_since(at) > timing.lag_max))
+    }
+
+    /// For a member of an ISR: if it has never been seen caught up, it has been until now.
+    pub fn assume_caught_up(&mut self, now: Instant) {
+        self.caught_up_at.get_or_insert(now);
     }
 
     /// Outside the ISR, but so close that the leader waits for it.

@@ -117,6 +117,12 @@ impl Replica {
         self.leader_mut().map_or(Effects::NONE, |leader| leader.set_settings(settings, context))
     }
 
+    /// Leads and follows nobody any more, until a later image says so.
+    pub fn resign(&mut self) {
+        let (epoch, high_watermark) = (self.leader_epoch(), self.high_watermark());
+        self.role = Role::Follower(Follower::new(None, epoch, high_watermark));
+    }
+
     /// Follows the image (replication.md 2.2, 2.3). On [`RoleChange::Leader`] with a new epoch the shell has to note
     /// that epoch in the log, before anything is appended.
     pub fn apply_image(

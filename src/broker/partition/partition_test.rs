@@ -1,0 +1,1 @@
+//! Partitions on real logs.

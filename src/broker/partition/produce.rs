@@ -1,0 +1,92 @@
+//! Appending what clients send, and when it counts as written (replication.md 2.4, 3.6).
+
+use std::time::Instant;
+
+use bytes::BytesMut;
+
+use super::Partition;
+use super::error::refuse;
+use super::state::{AfterUnlock, State};
+use crate::broker::purgatory::{ProduceResult, ProduceWaiter};
+use crate::protocol::ErrorCode;
+use crate::protocol::native::Produced;
+use crate::replication::{Context, Leader};
+use crate::storage::LeaderAppend;
+use crate::types::time;
+
+#[derive(Debug)]
+pub enum ProduceOutcome {
+    Done(ProduceResult),
+    /// Appended; whether it counts is not known yet.
+    Wait(ProduceWaiter),
+}
+
+impl Partition {
+    /// Appends one batch, as leader. With `acks` 0 it counts at once, with 1 when this broker vouches for it, with -1
+    /// when the high watermark has passed it. A duplicate counts when its first copy does.
+    pub fn produce(&self, batch: BytesMut, acks: i16, deadline: Instant) -> ProduceOutcome {
+        self.update(|state, context, after| {
+            self.append(state, batch, acks, deadline, context, after)
+                .unwrap_or_else(|error| ProduceOutcome::Done(Err(error)))
+        })
+    }
+
+    fn append(
+        &self,
+        state: &mut State,
+        mut batch: BytesMut,
+        acks: i16,
+        deadline: Instant,
+        context: Context<'_>,
+        after: &mut AfterUnlock,
+    ) -> Result<ProduceOutcome, crate::protocol::native::PartitionError> {
+        let leader = state.leader(self.me)?;
+        if acks == -1 && !leader.has_enough_replicas() {
+            return Err(refuse(ErrorCode::NotEnoughReplicas, shortage(leader)));
+        }
+        let stamp = LeaderAppend { leader_epoch: leader.epoch(), now_ms: time::wall_ms() };
+        let appended = self
+            .log
+            .append_as_leader(&mut batch, stamp)
+            .map_err(|error| refuse(error.code(), error.to_string()))?;
+        let ends = self.log_ends();
+        if !appended.duplicate {
+            let effects = leader.on_log(ends, context);
+            for stream in &mut state.streams {
+                stream.mark();
+            }
+            self.take_effects(state, effects, after);
+        }
+        let produced = Produced {
+            base_offset: appended.base_offset,
+            log_append_time_ms: appended.log_append_time_ms,
+            log_start_offset: appended.log_start_offset,
+        };
+        let required = appended.last_offset + 1;
+        let leader = state.leader(self.me)?;
+        Ok(match acks {
+            -1 if leader.high_watermark() >= required => {
+                ProduceOutcome::Done(judge(leader, produced))
+            }
+            -1 => ProduceOutcome::Wait(state.committed.park(required, deadline, produced)),
+            1 if ends.durable < required => {
+                ProduceOutcome::Wait(state.durable.park(required, deadline, produced))
+            }
+            _ => ProduceOutcome::Done(Ok(produced)),
+        })
+    }
+}
+
+/// The answer once the high watermark has passed a batch.
+pub(super) fn judge(leader: &Leader, produced: Produced) -> ProduceResult {
+    if leader.had_enough_replicas() {
+        Ok(produced)
+    } else {
+        Err(refuse(ErrorCode::NotEnoughReplicasAfterAppend, shortage(leader)))
+    }
+}
+
+fn shortage(leader: &Leader) -> String {
+    let (isr, min_isr) = (leader.isr().committed(), leader.min_isr());
+    format!("{} in-sync replicas {isr:?}, {min_isr} are needed", isr.len())
+}
