@@ -36,7 +36,7 @@ use self::state::{AfterUnlock, State};
 use crate::metadata::PartitionImage;
 use crate::metadata::config::TopicConfig;
 use crate::replication::{Context, LogEnds, Replica, Role, RoleChange, Settings, Timing};
-use crate::storage::{LogConfig, PartitionLog};
+use crate::storage::PartitionLog;
 use crate::types::{LeaderEpoch, NodeId, Offset, TopicIdPartition, TopicPartition, time};
 
 pub struct Partition {
@@ -73,11 +73,10 @@ impl Partition {
     pub fn new(
         me: NodeId,
         log: Arc<PartitionLog>,
-        topic: Arc<TopicConfig>,
         timing: Timing,
         events: Arc<dyn PartitionEvents>,
     ) -> Arc<Self> {
-        let id = log.id();
+        let (id, topic) = (log.id(), log.config());
         let high_watermark =
             log.high_watermark_checkpoint().min(log.end_offset()).max(log.start_offset());
         let replica = Replica::new(me, id, high_watermark, Settings { topic, timing });
@@ -124,9 +123,9 @@ impl Partition {
         })
     }
 
-    /// Takes over the topic's configs; `log` are those of them that storage obeys.
-    pub fn update_config(&self, topic: Arc<TopicConfig>, log: Arc<LogConfig>) {
-        self.log.update_config(log);
+    /// Takes over the topic's configs.
+    pub fn update_config(&self, topic: Arc<TopicConfig>) {
+        self.log.update_config(Arc::clone(&topic));
         self.update(|state, context, after| {
             let settings = Settings { topic, ..state.replica.settings().clone() };
             let effects = state.replica.set_settings(settings, context);
