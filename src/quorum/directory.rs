@@ -23,9 +23,9 @@ const IDENTITY: Envelope =
 const IDENTITY_FILE: &str = "identity";
 const LOCK_FILE: &str = "lock";
 /// Where the log store lives.
-const LOG_DIRECTORY: &str = "log";
+pub(super) const LOG_DIRECTORY: &str = "log";
 /// Where snapshots live.
-const SNAPSHOT_DIRECTORY: &str = "snapshots";
+pub(super) const SNAPSHOT_DIRECTORY: &str = "snapshots";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -122,11 +122,6 @@ impl MetaDirectory {
 
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Where the log store and the snapshots live.
-    pub(super) fn parts(&self) -> (PathBuf, PathBuf) {
-        (self.path.join(LOG_DIRECTORY), self.path.join(SNAPSHOT_DIRECTORY))
     }
 
     pub fn node_id(&self) -> NodeId {

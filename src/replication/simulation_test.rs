@@ -1,0 +1,1 @@
+//! A seeded simulation of three replicas and a controller.
