@@ -40,14 +40,14 @@ impl Future for ProduceWaiter {
 
 /// A waiter and its answer, to be sent once no lock is held.
 #[derive(Debug)]
-pub struct Completion {
+pub(super) struct Completion {
     waiter: oneshot::Sender<ProduceResult>,
     result: ProduceResult,
 }
 
 impl Completion {
     /// Whoever does not wait any more does not need to know.
-    pub fn send(self) {
+    pub(super) fn send(self) {
         let _ = self.waiter.send(self.result);
     }
 }
@@ -63,15 +63,15 @@ struct Parked {
 
 /// The produce requests of a partition that wait for the same kind of progress, sorted by offset.
 #[derive(Debug, Default)]
-pub struct ProduceQueue(VecDeque<Parked>);
+pub(super) struct ProduceQueue(VecDeque<Parked>);
 
 impl ProduceQueue {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Waits for everything below `required`.
-    pub fn park(
+    pub(super) fn park(
         &mut self,
         required: Offset,
         deadline: Instant,
@@ -86,7 +86,7 @@ impl ProduceQueue {
     }
 
     /// Everything below `reached` counts as written; `judge` has the last word on each.
-    pub fn complete(
+    pub(super) fn complete(
         &mut self,
         reached: Offset,
         judge: impl Fn(Produced) -> ProduceResult,
@@ -99,7 +99,7 @@ impl ProduceQueue {
     }
 
     /// Answers those whose time is over, or who have gone away.
-    pub fn expire(
+    pub(super) fn expire(
         &mut self,
         now: Instant,
         timed_out: impl Fn() -> PartitionError,
@@ -118,7 +118,11 @@ impl ProduceQueue {
     }
 
     /// Answers everyone with an error.
-    pub fn fail(&mut self, error: impl Fn() -> PartitionError, completions: &mut Vec<Completion>) {
+    pub(super) fn fail(
+        &mut self,
+        error: impl Fn() -> PartitionError,
+        completions: &mut Vec<Completion>,
+    ) {
         completions.extend(
             self.0
                 .drain(..)
@@ -145,7 +149,7 @@ impl FetchWaiter {
 
 /// The fetches that wait for one partition. Those that have ended are forgotten now and then.
 #[derive(Debug, Default)]
-pub struct FetchQueue {
+pub(super) struct FetchQueue {
     waiters: Vec<Weak<FetchWaiter>>,
     /// Length at which to look for ended ones.
     purge_at: usize,
@@ -155,7 +159,7 @@ pub struct FetchQueue {
 const PURGE_AT_MIN: usize = 8;
 
 impl FetchQueue {
-    pub fn register(&mut self, waiter: &Arc<FetchWaiter>) {
+    pub(super) fn register(&mut self, waiter: &Arc<FetchWaiter>) {
         if self.waiters.len() >= self.purge_at.max(PURGE_AT_MIN) {
             self.waiters.retain(|waiter| waiter.strong_count() > 0);
             self.purge_at = 2 * self.waiters.len();
@@ -164,7 +168,7 @@ impl FetchQueue {
     }
 
     /// Everyone, to be woken once no lock is held. They register again if they go on waiting.
-    pub fn take(&mut self) -> Vec<Weak<FetchWaiter>> {
+    pub(super) fn take(&mut self) -> Vec<Weak<FetchWaiter>> {
         std::mem::take(&mut self.waiters)
     }
 }

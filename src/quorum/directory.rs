@@ -23,9 +23,9 @@ const IDENTITY: Envelope =
 const IDENTITY_FILE: &str = "identity";
 const LOCK_FILE: &str = "lock";
 /// Where the log store lives.
-pub(super) const LOG_DIRECTORY: &str = "log";
+const LOG_DIRECTORY: &str = "log";
 /// Where snapshots live.
-pub(super) const SNAPSHOT_DIRECTORY: &str = "snapshots";
+const SNAPSHOT_DIRECTORY: &str = "snapshots";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -122,6 +122,11 @@ impl MetaDirectory {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where the log store and the snapshots live.
+    pub(super) fn parts(&self) -> (PathBuf, PathBuf) {
+        (self.path.join(LOG_DIRECTORY), self.path.join(SNAPSHOT_DIRECTORY))
     }
 
     pub fn node_id(&self) -> NodeId {

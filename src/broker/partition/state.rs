@@ -14,28 +14,28 @@ use crate::replication::{Effects, Leader, Replica, Role};
 use crate::types::{NodeId, Offset, TopicIdPartition};
 
 pub(super) struct State {
-    pub replica: Replica,
+    pub(super) replica: Replica,
     /// The subscribed followers, as leader.
-    pub streams: Vec<FollowerStream>,
+    pub(super) streams: Vec<FollowerStream>,
     /// Where acks go, as follower.
-    pub acks: Option<AckStream>,
+    pub(super) acks: Option<AckStream>,
     /// Wait for the high watermark.
-    pub committed: ProduceQueue,
+    pub(super) committed: ProduceQueue,
     /// Wait for the own disk.
-    pub durable: ProduceQueue,
-    pub fetches: FetchQueue,
+    pub(super) durable: ProduceQueue,
+    pub(super) fetches: FetchQueue,
 }
 
 /// A follower that is pushed to.
 pub(super) struct FollowerStream {
-    pub node: NodeId,
-    pub slot: u32,
-    pub outbox: Arc<Outbox>,
-    pub marked: Marked,
+    pub(super) node: NodeId,
+    pub(super) slot: u32,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) marked: Marked,
     /// What is pushed next.
-    pub next_offset: Offset,
+    pub(super) next_offset: Offset,
     /// What it was told last.
-    pub told: (Offset, Offset),
+    pub(super) told: (Offset, Offset),
 }
 
 /// How the slot is in its outbox.
@@ -47,14 +47,14 @@ pub(super) enum Marked {
 }
 
 impl FollowerStream {
-    pub fn mark(&mut self) {
+    pub(super) fn mark(&mut self) {
         if self.marked < Marked::Now {
             self.marked = Marked::Now;
             self.outbox.mark(self.slot);
         }
     }
 
-    pub fn mark_soon(&mut self) {
+    pub(super) fn mark_soon(&mut self) {
         if self.marked < Marked::Soon {
             self.marked = Marked::Soon;
             self.outbox.mark_soon(self.slot);
@@ -63,13 +63,13 @@ impl FollowerStream {
 }
 
 pub(super) struct AckStream {
-    pub slot: u32,
-    pub outbox: Arc<Outbox>,
-    pub marked: bool,
+    pub(super) slot: u32,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) marked: bool,
 }
 
 impl State {
-    pub fn new(replica: Replica) -> Self {
+    pub(super) fn new(replica: Replica) -> Self {
         Self {
             replica,
             streams: Vec::new(),
@@ -80,32 +80,32 @@ impl State {
         }
     }
 
-    pub fn leader(&mut self, me: NodeId) -> Result<&mut Leader, PartitionError> {
+    pub(super) fn leader(&mut self, me: NodeId) -> Result<&mut Leader, PartitionError> {
         let known = self.replica.current_leader();
         self.replica.leader_mut().ok_or_else(|| not_leader(me, known))
     }
 
-    pub fn needs_tick(&self) -> bool {
+    pub(super) fn needs_tick(&self) -> bool {
         !self.committed.is_empty()
             || !self.durable.is_empty()
             || matches!(self.replica.role(), Role::Leader(leader) if leader.needs_tick())
     }
 
     /// A later acknowledgement is wanted, if this replica follows somebody.
-    pub fn mark_ack(&mut self) {
+    pub(super) fn mark_ack(&mut self) {
         if let Some(acks) = self.acks.as_mut().filter(|acks| !acks.marked) {
             acks.marked = true;
             acks.outbox.mark(acks.slot);
         }
     }
 
-    pub fn forget_streams(&mut self) {
+    pub(super) fn forget_streams(&mut self) {
         self.streams.clear();
         self.acks = None;
     }
 
     /// Of replicas that are not assigned any more.
-    pub fn forget_ended_sessions(&mut self) {
+    pub(super) fn forget_ended_sessions(&mut self) {
         let Role::Leader(leader) = self.replica.role() else { return self.streams.clear() };
         self.streams.retain(|stream| {
             leader.remotes().iter().any(|remote| {
@@ -115,7 +115,7 @@ impl State {
         });
     }
 
-    pub fn fail_waiters(&mut self, me: NodeId, after: &mut AfterUnlock) {
+    pub(super) fn fail_waiters(&mut self, me: NodeId, after: &mut AfterUnlock) {
         let leader = self.replica.current_leader();
         let error = || not_leader(me, leader);
         self.committed.fail(error, &mut after.completions);
@@ -123,7 +123,7 @@ impl State {
         after.fetches.append(&mut self.fetches.take());
     }
 
-    pub fn expire_waiters(&mut self, now: Instant, after: &mut AfterUnlock) {
+    pub(super) fn expire_waiters(&mut self, now: Instant, after: &mut AfterUnlock) {
         let error = || {
             refuse(ErrorCode::RequestTimedOut, "written, but not acknowledged before the timeout")
         };
@@ -135,14 +135,14 @@ impl State {
 /// What waits for the lock to be free.
 #[derive(Default)]
 pub(super) struct AfterUnlock {
-    pub completions: Vec<Completion>,
-    pub fetches: Vec<Weak<FetchWaiter>>,
-    pub propose: bool,
-    pub tick: bool,
+    pub(super) completions: Vec<Completion>,
+    pub(super) fetches: Vec<Weak<FetchWaiter>>,
+    pub(super) propose: bool,
+    pub(super) tick: bool,
 }
 
 impl AfterUnlock {
-    pub fn carry_out(self, id: TopicIdPartition, events: &dyn PartitionEvents) {
+    pub(super) fn carry_out(self, id: TopicIdPartition, events: &dyn PartitionEvents) {
         for completion in self.completions {
             completion.send();
         }

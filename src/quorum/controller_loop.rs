@@ -1,0 +1,522 @@
+//! The active controller's single-writer loop, and the soft state that every voter keeps.
+//!
+//! ```text
+//! calls, fences --> queue --> turn: decide all on a clone of the image --> one batch --> applied --> answers
+//!                     ^          one batch in flight; what arrives meanwhile is the next turn
+//! ```
+//!
+//! Invariant: nothing is decided before this leadership's own first entry is applied, and nothing is answered before
+//! its batch is applied or, without a batch, before leadership was confirmed after the request arrived
+//! (replication.md 1.1 R2, R3). A proposal whose fate is not known is answered as unknown, never as failed (R4).
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{ClientWriteError, ForwardReason};
+use openraft::impls::ProgressResponder;
+use openraft::type_config::alias::WatchReceiverOf;
+use openraft::{Instant as _, ReadPolicy, ServerState};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::MissedTickBehavior;
+use tracing::{debug, info, warn};
+
+use super::raft::{Proposal, Raft, TypeConfig};
+use super::transport::Transport;
+use crate::controller::{
+    ClusterDefaults, ControllerCall, ControllerReply, ControllerRequest, DecisionContext,
+    DecisionRequest, Liveness, LivenessConfig, LivenessEffect, PendingReply, ProbeVerdict, Refusal,
+    Turn, heartbeat_reply,
+};
+use crate::metadata::{MetadataBatch, MetadataImage};
+use crate::net::{BoxFuture, Identity, ProbeOutcome};
+use crate::protocol::native::NodeHello;
+use crate::types::{IncarnationId, MetadataIndex, NodeId, random, time};
+
+/// A turn ends when it has this many records, so that one batch stays quick to replicate and replay.
+const TURN_RECORDS_MAX: usize = 20_000;
+/// Requests that may wait for a turn.
+pub(super) const QUEUE_MAX: usize = 4096;
+const PROBE_TIMEOUT: Duration = Duration::from_millis(150);
+const TICK: Duration = Duration::from_millis(50);
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Why a request got no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// Certainly not applied.
+    NotController,
+    /// Perhaps applied.
+    Unknown,
+}
+
+pub(super) type Answer = Result<Result<ControllerReply, Refusal>, Unanswered>;
+type Answering = oneshot::Sender<Answer>;
+
+#[derive(Debug)]
+pub(super) enum Event {
+    Call(ControllerCall, Answering),
+    /// A registration whose predecessor was probed.
+    Checked(ControllerCall, Answering),
+    PeerLost(NodeHello),
+    Probed {
+        node_id: NodeId,
+        incarnation: IncarnationId,
+        verdict: ProbeVerdict,
+    },
+}
+
+/// What the loop works with.
+#[derive(Debug)]
+pub(super) struct Tools {
+    pub(super) raft: Raft,
+    pub(super) images: watch::Receiver<Arc<MetadataImage>>,
+    pub(super) transport: Transport,
+    pub(super) identity: Arc<Identity>,
+    pub(super) events: mpsc::WeakSender<Event>,
+    pub(super) liveness: LivenessConfig,
+    pub(super) partition_count: i32,
+    pub(super) replication_factor: Option<i16>,
+}
+
+struct Waiting {
+    request: DecisionRequest,
+    /// `None` for what the controller's own soft state asks for.
+    answering: Option<Answering>,
+}
+
+/// What a turn ends with.
+#[derive(Debug, Clone, Copy)]
+enum TurnEnd {
+    Settled(MetadataIndex),
+    Unanswered(Unanswered),
+}
+
+enum Pending {
+    Decided(PendingReply),
+    Refused(Refusal),
+}
+
+struct InFlight {
+    end: BoxFuture<'static, TurnEnd>,
+    answers: Vec<(Answering, Pending)>,
+}
+
+enum Role {
+    Standby,
+    /// Leads, but its own first entry may not be applied yet.
+    Taking {
+        term: u64,
+        ready: BoxFuture<'static, bool>,
+    },
+    Active {
+        term: u64,
+    },
+}
+
+pub(super) struct ControllerLoop {
+    tools: Tools,
+    server: WatchReceiverOf<TypeConfig, openraft::metrics::RaftServerMetrics<TypeConfig>>,
+    liveness: Liveness,
+    session: Duration,
+    started: Instant,
+    last_tick: Instant,
+    role: Role,
+    defaults: Option<ClusterDefaults>,
+    queue: VecDeque<Waiting>,
+    /// Refusals of heartbeats, which need no decision but do need confirmed leadership.
+    refused: Vec<(Answering, Refusal)>,
+    in_flight: Option<InFlight>,
+}
+
+impl ControllerLoop {
+    pub(super) fn new(tools: Tools) -> Self {
+        let now = time::now();
+        Self {
+            server: tools.raft.server_metrics(),
+            session: tools.liveness.session,
+            liveness: Liveness::new(tools.liveness.clone()),
+            tools,
+            started: now,
+            last_tick: now,
+            role: Role::Standby,
+            defaults: None,
+            queue: VecDeque::new(),
+            refused: Vec::new(),
+            in_flight: None,
+        }
+    }
+
+    /// Runs until Raft stops or nobody can send events any more.
+    pub(super) async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.on_server_state();
+        loop {
+            let is_active = matches!(self.role, Role::Active { .. });
+            tokio::select! {
+                // Leadership first: nothing may be decided or answered after it is gone. Then answers, so that a flood
+                // of requests does not hold them back.
+                biased;
+                changed = self.server.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    self.on_server_state();
+                }
+                ready = ready(&mut self.role) => self.on_ready(ready),
+                end = turn_end(&mut self.in_flight) => self.on_turn_end(end),
+                event = events.recv(), if self.queue.len() < QUEUE_MAX => match event {
+                    Some(event) => self.on_event(event),
+                    None => return,
+                },
+                _ = ticks.tick(), if is_active => self.on_tick(),
+            }
+            // Whatever else is there already belongs to the same turn.
+            while self.queue.len() < QUEUE_MAX
+                && let Ok(event) = events.try_recv()
+            {
+                self.on_event(event);
+            }
+            self.begin_turn();
+        }
+    }
+
+    fn now(&self) -> Duration {
+        time::now().saturating_duration_since(self.started)
+    }
+
+    fn image(&self) -> Arc<MetadataImage> {
+        self.tools.images.borrow().clone()
+    }
+
+    fn on_server_state(&mut self) {
+        let (leads, term) = {
+            let server = self.server.borrow_watched();
+            let vote = &server.vote;
+            let leads = server.state == ServerState::Leader && vote.is_committed();
+            (leads, vote.leader_id().term)
+        };
+        let present = match &self.role {
+            Role::Standby => None,
+            Role::Taking { term, .. } | Role::Active { term } => Some(*term),
+        };
+        let wanted = leads.then_some(term);
+        if present == wanted {
+            return;
+        }
+        if present.is_some() {
+            self.step_down();
+        }
+        if let Some(term) = wanted {
+            // Confirms leadership, and waits until everything up to this term's first entry is applied.
+            let raft = self.tools.raft.clone();
+            let ready =
+                Box::pin(
+                    async move { raft.ensure_linearizable(ReadPolicy::ReadIndex).await.is_ok() },
+                );
+            self.role = Role::Taking { term, ready };
+        }
+    }
+
+    fn on_ready(&mut self, ready: bool) {
+        let Role::Taking { term, .. } = self.role else { return };
+        if !ready {
+            // No quorum yet. If leadership is gone, the server state will say so.
+            let raft = self.tools.raft.clone();
+            let ready = Box::pin(async move {
+                tokio::time::sleep(RETRY).await;
+                raft.ensure_linearizable(ReadPolicy::ReadIndex).await.is_ok()
+            });
+            self.role = Role::Taking { term, ready };
+            return;
+        }
+        let Some(cluster_id) = self.tools.identity.cluster_id() else { return };
+        self.defaults = Some(ClusterDefaults {
+            partition_count: self.tools.partition_count,
+            replication_factor: self.tools.replication_factor,
+            cluster_id,
+        });
+        self.role = Role::Active { term };
+        self.last_tick = time::now();
+        info!(term, "this node is the active controller");
+        let effects = self.liveness.on_elected(&self.image(), self.now());
+        self.execute(effects);
+    }
+
+    fn step_down(&mut self) {
+        if matches!(self.role, Role::Active { .. }) {
+            info!("this node is no longer the active controller");
+            self.liveness.on_deposed();
+        }
+        self.role = Role::Standby;
+        if let Some(InFlight { answers, .. }) = self.in_flight.take() {
+            for (answering, _) in answers {
+                let _ = answering.send(Err(Unanswered::Unknown));
+            }
+        }
+        for waiting in self.queue.drain(..) {
+            if let Some(answering) = waiting.answering {
+                let _ = answering.send(Err(Unanswered::NotController));
+            }
+        }
+        for (answering, _) in self.refused.drain(..) {
+            let _ = answering.send(Err(Unanswered::NotController));
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Call(call, answering) => self.on_call(call, answering),
+            Event::Checked(call, answering) => {
+                self.enqueue(DecisionRequest::Call(call), Some(answering));
+            }
+            Event::PeerLost(node) => {
+                let now = self.now();
+                let effects = self.liveness.on_peer_lost(node.node_id, node.incarnation, now);
+                self.execute(effects);
+            }
+            Event::Probed { node_id, incarnation, verdict } => {
+                debug!(%node_id, ?verdict, "probed");
+                let now = self.now();
+                let effects = self.liveness.on_probe(node_id, incarnation, verdict, now);
+                self.execute(effects);
+            }
+        }
+    }
+
+    fn on_call(&mut self, mut call: ControllerCall, answering: Answering) {
+        if matches!(self.role, Role::Standby) {
+            let _ = answering.send(Err(Unanswered::NotController));
+            return;
+        }
+        let image = self.image();
+        match &mut call.request {
+            ControllerRequest::Heartbeat(request) => {
+                self.liveness.on_heartbeat(request, self.now());
+                if !matches!(self.role, Role::Active { .. }) {
+                    let _ = answering.send(Err(Unanswered::NotController));
+                    return;
+                }
+                match heartbeat_reply(&image, &self.liveness, request) {
+                    Ok((reply, asked)) => {
+                        let _ = answering.send(Ok(Ok(ControllerReply::Heartbeat(reply))));
+                        if let Some(request) = asked {
+                            self.enqueue(request, None);
+                        }
+                    }
+                    Err(refusal) => self.refused.push((answering, refusal)),
+                }
+            }
+            ControllerRequest::RegisterBroker(request) => {
+                request.supersede = false;
+                let predecessor = image.broker(request.registration.node_id).filter(|broker| {
+                    !broker.fenced
+                        && broker.registration.incarnation != request.registration.incarnation
+                });
+                let Some(predecessor) = predecessor else {
+                    self.enqueue(DecisionRequest::Call(call), Some(answering));
+                    return;
+                };
+                let probe = self
+                    .probe(predecessor.registration.node_id, predecessor.registration.incarnation);
+                let events = self.tools.events.clone();
+                tokio::spawn(async move {
+                    let verdict = probe.await;
+                    if let ControllerRequest::RegisterBroker(request) = &mut call.request {
+                        request.supersede = verdict == ProbeVerdict::Dead;
+                    }
+                    if let Some(events) = events.upgrade() {
+                        // A loop that is gone answers nobody; the caller sees its answer dropped.
+                        let _ = events.send(Event::Checked(call, answering)).await;
+                    }
+                });
+            }
+            _ => self.enqueue(DecisionRequest::Call(call), Some(answering)),
+        }
+    }
+
+    fn enqueue(&mut self, request: DecisionRequest, answering: Option<Answering>) {
+        if matches!(self.role, Role::Standby) {
+            if let Some(answering) = answering {
+                let _ = answering.send(Err(Unanswered::NotController));
+            }
+            return;
+        }
+        // A broker that waits to be unfenced asks with every heartbeat.
+        let is_repeated =
+            answering.is_none() && self.queue.iter().any(|waiting| waiting.request == request);
+        if !is_repeated {
+            self.queue.push_back(Waiting { request, answering });
+        }
+    }
+
+    fn on_tick(&mut self) {
+        let now = time::now();
+        let late = now.saturating_duration_since(self.last_tick) > self.session / 2;
+        self.last_tick = now;
+        if late || self.is_cut_off() {
+            warn!("the active controller was not served in time; nobody's silence counts");
+            self.liveness.on_stall(self.now());
+        }
+        let effects = self.liveness.on_tick(&self.image(), self.now());
+        self.execute(effects);
+    }
+
+    /// No acknowledgement of the quorum for half a session: then heartbeats may not have reached this node either.
+    fn is_cut_off(&self) -> bool {
+        let data = self.tools.raft.data_metrics();
+        let data = data.borrow_watched();
+        let voters = self.server.borrow_watched().membership_config.voter_ids().count();
+        voters > 1 && data.last_quorum_acked.is_some_and(|acked| acked.elapsed() > self.session / 2)
+    }
+
+    fn execute(&mut self, effects: Vec<LivenessEffect>) {
+        for effect in effects {
+            match effect {
+                LivenessEffect::Probe { node_id, incarnation } => {
+                    let probe = self.probe(node_id, incarnation);
+                    let events = self.tools.events.clone();
+                    tokio::spawn(async move {
+                        let verdict = probe.await;
+                        if let Some(events) = events.upgrade() {
+                            let probed = Event::Probed { node_id, incarnation, verdict };
+                            let _ = events.send(probed).await;
+                        }
+                    });
+                }
+                LivenessEffect::Fence { node_id, broker_epoch, cause } => {
+                    info!(%node_id, %broker_epoch, cause, "fencing a broker");
+                    self.enqueue(DecisionRequest::Fence { node_id, broker_epoch, cause }, None);
+                }
+            }
+        }
+    }
+
+    /// Asks at the address that the broker registered.
+    fn probe(
+        &self,
+        node_id: NodeId,
+        incarnation: IncarnationId,
+    ) -> impl Future<Output = ProbeVerdict> + Send + 'static {
+        let image = self.image();
+        let address =
+            image.broker(node_id).map(|broker| broker.registration.endpoints.peer.clone());
+        let transport = self.tools.transport.clone();
+        async move {
+            let Some(address) = address else { return ProbeVerdict::Unknown };
+            match transport.probe(&address, PROBE_TIMEOUT).await {
+                ProbeOutcome::Refused => ProbeVerdict::Dead,
+                ProbeOutcome::Alive(who) if who.incarnation == incarnation => ProbeVerdict::Alive,
+                ProbeOutcome::Alive(_) => ProbeVerdict::Dead,
+                ProbeOutcome::Unknown(_) => ProbeVerdict::Unknown,
+            }
+        }
+    }
+
+    fn begin_turn(&mut self) {
+        let Role::Active { term } = self.role else { return };
+        if self.in_flight.is_some() || (self.queue.is_empty() && self.refused.is_empty()) {
+            return;
+        }
+        let Some(defaults) = &self.defaults else { return };
+        let image = self.image();
+        let context = DecisionContext {
+            now_ms: time::wall_ms(),
+            seed: random::seed(),
+            liveness: &self.liveness,
+            defaults,
+        };
+        let mut turn = Turn::begin(&image, context);
+        let mut answers: Vec<_> = self
+            .refused
+            .drain(..)
+            .map(|(answering, refusal)| (answering, Pending::Refused(refusal)))
+            .collect();
+        while turn.record_count() < TURN_RECORDS_MAX
+            && let Some(waiting) = self.queue.pop_front()
+        {
+            // Who gave up does not want it done any more.
+            if waiting.answering.as_ref().is_some_and(Answering::is_closed) {
+                continue;
+            }
+            let reply = turn.decide(&waiting.request);
+            answers.extend(waiting.answering.map(|a| (a, Pending::Decided(reply))));
+        }
+        let raft = self.tools.raft.clone();
+        let end: BoxFuture<'static, TurnEnd> = match turn.finish(term) {
+            Some(batch) => Box::pin(propose(raft, term, Arc::new(batch))),
+            None if answers.is_empty() => return,
+            None => Box::pin(confirm(raft, term, image.index)),
+        };
+        self.in_flight = Some(InFlight { end, answers });
+    }
+
+    fn on_turn_end(&mut self, end: TurnEnd) {
+        let Some(InFlight { answers, .. }) = self.in_flight.take() else { return };
+        for (answering, pending) in answers {
+            let answer = match (end, pending) {
+                (TurnEnd::Unanswered(why), _) => Err(why),
+                (TurnEnd::Settled(index), Pending::Decided(reply)) => Ok(reply.settled_at(index)),
+                (TurnEnd::Settled(_), Pending::Refused(refusal)) => Ok(Err(refusal)),
+            };
+            // A caller that gave up has been told that it does not know.
+            let _ = answering.send(answer);
+        }
+    }
+}
+
+async fn ready(role: &mut Role) -> bool {
+    match role {
+        Role::Taking { ready, .. } => ready.await,
+        Role::Standby | Role::Active { .. } => pending().await,
+    }
+}
+
+async fn turn_end(in_flight: &mut Option<InFlight>) -> TurnEnd {
+    match in_flight {
+        Some(in_flight) => (&mut in_flight.end).await,
+        None => pending().await,
+    }
+}
+
+/// Ends when the batch is applied, or when it is certain that it will not be, or when nobody can say.
+async fn propose(raft: Raft, term: u64, batch: Arc<MetadataBatch>) -> TurnEnd {
+    loop {
+        let (responder, applied) = ProgressResponder::complete_only();
+        let proposed =
+            raft.write(Proposal(batch.clone())).with_leader(term).responder(responder).await;
+        if proposed.is_err() {
+            return TurnEnd::Unanswered(Unanswered::Unknown);
+        }
+        match applied.await {
+            Ok(Ok(response)) if response.data.applied => {
+                return TurnEnd::Settled(response.data.index);
+            }
+            // Dropped by everybody, for another basis.
+            Ok(Ok(_)) => return TurnEnd::Unanswered(Unanswered::NotController),
+            // Rejected before it was appended. A lease comes back with the next acknowledgement of the quorum.
+            Ok(Err(ClientWriteError::ForwardToLeader(forward))) => match forward.reason {
+                ForwardReason::LeaseExpired => tokio::time::sleep(RETRY).await,
+                ForwardReason::NotLeader | ForwardReason::LeadershipTransfer => {
+                    return TurnEnd::Unanswered(Unanswered::NotController);
+                }
+            },
+            Ok(Err(_)) | Err(_) => return TurnEnd::Unanswered(Unanswered::Unknown),
+        }
+    }
+}
+
+/// Ends when a quorum has confirmed that this node still leads.
+async fn confirm(raft: Raft, term: u64, index: MetadataIndex) -> TurnEnd {
+    loop {
+        match raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
+            Ok(read) if read.committed_leader_id().term == term => return TurnEnd::Settled(index),
+            Ok(_) => return TurnEnd::Unanswered(Unanswered::NotController),
+            // Until leadership is lost, which ends the turn from outside.
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+    }
+}

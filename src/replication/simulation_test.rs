@@ -1,1 +1,0 @@
-//! A seeded simulation of three replicas and a controller.

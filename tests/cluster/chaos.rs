@@ -1,0 +1,109 @@
+//! Random faults, one after the other, under load. `make chaos SECONDS=600 SEED=7` runs it longer, on the release build.
+
+use std::time::Duration;
+
+use kontiki::types::{random, time};
+
+use super::harness::Cluster;
+use super::workload::Load;
+
+const TOPIC: &str = "chaos";
+
+/// How long it goes on in `make test`: a few faults.
+const SECONDS: u64 = 20;
+
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Kill,
+    Pause,
+    Stop,
+    KillAll,
+}
+
+const FAULTS: [Fault; 6] =
+    [Fault::Kill, Fault::Kill, Fault::Pause, Fault::Pause, Fault::Stop, Fault::KillAll];
+
+/// xorshift64: enough to pick faults, the same on every machine for one seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % sides as u64).expect("below sides")
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chaos() {
+    let seed = variable("KONTIKI_CHAOS_SEED").unwrap_or_else(random::seed).max(1);
+    let duration = Duration::from_secs(variable("KONTIKI_CHAOS_SECONDS").unwrap_or(SECONDS));
+    // In the output of a failed run, and with --nocapture.
+    eprintln!("chaos: SEED={seed} for {duration:?}");
+    let mut dice = Dice(seed);
+
+    let mut cluster = Cluster::start().await;
+    cluster.create_topic(TOPIC, 3).await;
+    let load = Load::start(&cluster, TOPIC).await;
+    let start = time::now();
+    let mut faults = 0;
+    while start.elapsed() < duration {
+        let fault = dice.pick(&FAULTS);
+        let victim = dice.pick(&[1, 2, 3]);
+        eprintln!("chaos: {:?}: {fault:?} of node {victim}", start.elapsed());
+        inflict(&mut cluster, &load, fault, victim).await;
+        // Sometimes the next fault meets replicas that are still catching up. Two at a time would be too few in sync.
+        if dice.below(3) > 0 {
+            cluster.in_sync().await;
+        }
+        faults += 1;
+    }
+    cluster.ready().await;
+    cluster.in_sync().await;
+    load.progress().await;
+    let ledger = load.check(&cluster).await;
+    eprintln!("chaos: {faults} faults, {ledger}");
+    cluster.finish();
+}
+
+/// When it returns, every node runs and is ready.
+async fn inflict(cluster: &mut Cluster, load: &Load, fault: Fault, victim: i32) {
+    match fault {
+        Fault::Kill => {
+            cluster.kill(victim);
+            load.progress().await;
+            cluster.restart(victim).await;
+        }
+        Fault::Pause => {
+            cluster.pause(victim);
+            load.progress().await;
+            cluster.resume(victim);
+            cluster.node_ready(victim).await;
+        }
+        Fault::Stop => {
+            cluster.stop(victim).await;
+            load.progress().await;
+            cluster.restart(victim).await;
+        }
+        Fault::KillAll => {
+            for id in cluster.ids() {
+                cluster.kill(id);
+            }
+            for id in cluster.ids() {
+                cluster.launch(id);
+            }
+            cluster.ready().await;
+            load.progress().await;
+        }
+    }
+}
