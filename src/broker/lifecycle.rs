@@ -12,12 +12,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
 use super::control_plane::{ControlPlane, Unanswered};
+use super::metrics::Metrics;
 use super::publication::Publication;
 use crate::controller::{
     ControllerCall, ControllerReply, ControllerRequest, HeartbeatReply, HeartbeatRequest, Refusal,
@@ -71,6 +73,7 @@ pub(super) struct Lifecycle {
     pub(super) heartbeat_interval: Duration,
     pub(super) controlled_shutdown_max: Duration,
     pub(super) signals: Arc<Signals>,
+    pub(super) metrics: Metrics,
 }
 
 /// How the rest of the broker and its lifecycle talk.
@@ -79,6 +82,8 @@ pub(super) struct Signals {
     phase: watch::Sender<Phase>,
     stop: watch::Sender<bool>,
     heartbeat: Notify,
+    want_fence: AtomicBool,
+    producer_ids: Notify,
 }
 
 impl Signals {
@@ -87,6 +92,8 @@ impl Signals {
             phase: watch::channel(Phase::Registering { refused: None }).0,
             stop: watch::channel(false).0,
             heartbeat: Notify::new(),
+            want_fence: AtomicBool::new(false),
+            producer_ids: Notify::new(),
         }
     }
 
@@ -102,6 +109,21 @@ impl Signals {
     /// There is news for the controller: do not wait for the next interval.
     pub(super) fn heartbeat_soon(&self) {
         self.heartbeat.notify_one();
+    }
+
+    /// This broker cannot serve all of its partitions: others are to lead.
+    pub(super) fn want_fence(&self) {
+        self.want_fence.store(true, Ordering::Relaxed);
+        self.heartbeat.notify_one();
+    }
+
+    /// The reserve of producer ids is in use.
+    pub(super) fn want_producer_ids(&self) {
+        self.producer_ids.notify_one();
+    }
+
+    pub(super) async fn producer_ids_wanted(&self) {
+        self.producer_ids.notified().await;
     }
 
     /// Asks for a controlled shutdown.
@@ -233,7 +255,7 @@ impl Lifecycle {
                     let stopping = self.signals.is_stopping();
                     return if stopping { Ended::Stopped } else { Ended::Unregistered };
                 }
-                Ok(Err(_)) | Err(_) => {}
+                Ok(Err(_)) | Err(_) => _ = self.metrics.heartbeats_unanswered.inc(),
             }
             if self.signals.is_stopping() && stopping.gives_up(now, self.controlled_shutdown_max) {
                 warn!(last_answer = ?heard, "stopping without the controller's consent");
@@ -263,7 +285,7 @@ impl Lifecycle {
             node_id: self.identity.node_id,
             broker_epoch,
             applied_index: self.publication.applied_index(),
-            want_fence: false,
+            want_fence: self.signals.want_fence.load(Ordering::Relaxed),
             want_shutdown: self.signals.is_stopping(),
             disk_stall_ms: 0,
         });
@@ -391,6 +413,7 @@ mod tests {
                 heartbeat_interval: Duration::from_millis(10),
                 controlled_shutdown_max: LONG,
                 signals: fixture.signals.clone(),
+                metrics: Metrics::default(),
             };
             tokio::spawn(lifecycle.run());
             fixture

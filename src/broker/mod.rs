@@ -4,41 +4,88 @@
 //! reconciler that makes them match the metadata image, the replica streams that move records between brokers, the
 //! sender of ISR changes, and the lifecycle that registers this node and keeps it alive in the eyes of the controller.
 //!
+//! ```text
+//! control runtime     lifecycle (register, heartbeat, controlled shutdown), waiting for other brokers
+//! partitions thread   reconciler, ISR changes, ticks: may wait for a partition's lock, so for its disk
+//! data runtime        replica streams, requests of clients
+//! flusher threads     what became durable (see `storage`)
+//! ```
 //! Invariant: nothing here decides what the metadata says. The image does, and partitions follow it in its order.
 
+mod admin;
+mod alter_partition;
 mod config;
 mod control_plane;
+mod describe;
+mod events;
 mod lifecycle;
+mod metrics;
 mod outbox;
 mod partition;
 mod producer_ids;
 mod publication;
 mod purgatory;
+mod reconciler;
+mod registry;
+mod serving;
+mod start;
+mod stream_follower;
+mod stream_leader;
 #[cfg(test)]
 mod testing;
+mod ticks;
+mod visibility;
 
-use std::future::Future;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
 pub use config::BrokerConfig;
 pub use control_plane::{ControlPlane, Unanswered};
+pub use metrics::Metrics;
 pub use outbox::Outbox;
 pub use partition::*;
 pub use purgatory::{FetchWaiter, ProduceResult, ProduceWaiter};
+pub use start::Error;
 
-use crate::controller::{ControllerReply, ControllerRequest, Refusal};
+use self::lifecycle::{Phase, Signals};
+use self::producer_ids::ProducerIds;
+use self::publication::Publication;
+use self::registry::Registry;
+use self::start::PartitionsThread;
+use self::visibility::Visibility;
 use crate::metadata::MetadataImage;
-use crate::protocol::native::{
-    ConfigView, ListedOffset, OffsetQuery, PartitionError, Produced, QuorumStatus,
-};
-use crate::types::{ConfigResource, LeaderEpoch, Offset, ProducerId, TopicIdPartition};
+use crate::net::{FrameReader, FrameWriter, Identity};
+use crate::protocol::native::{NodeHello, QuorumStatus};
+use crate::storage::LogDirs;
+use crate::types::{LeaderEpoch, NodeId, Offset, TopicIdPartition};
 
 /// This node's broker.
-#[derive(Debug)]
-pub struct Broker {}
+pub struct Broker {
+    identity: Arc<Identity>,
+    control: Arc<dyn ControlPlane>,
+    publication: Arc<Publication>,
+    registry: Arc<Registry>,
+    signals: Arc<Signals>,
+    producer_ids: ProducerIds,
+    visibility: Visibility,
+    logs: LogDirs,
+    static_configs: BTreeMap<String, String>,
+    metrics: Metrics,
+    data: Handle,
+    /// Until the broker is shut down.
+    partitions_thread: Mutex<Option<PartitionsThread>>,
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker").field("node_id", &self.node_id()).finish_non_exhaustive()
+    }
+}
 
 /// A fetch of a client: waits until `bytes_min` are there or `wait` has passed.
 #[derive(Debug, Clone)]
@@ -61,70 +108,54 @@ pub struct FetchPartition {
 }
 
 impl Broker {
+    pub fn node_id(&self) -> NodeId {
+        self.identity.node_id
+    }
+
     /// The published image: what this broker's partitions are being brought in line with.
     pub fn image(&self) -> Arc<MetadataImage> {
-        todo!()
+        self.publication.image()
     }
 
-    /// Appends each batch to its partition before it returns; the future completes when all of them count as written
-    /// under `acks` (-1, 0 or 1), or have failed, or `timeout` has passed. Results are in the order of the entries.
-    pub fn produce(
-        &self,
-        entries: Vec<(TopicIdPartition, BytesMut)>,
-        acks: i16,
-        timeout: Duration,
-    ) -> impl Future<Output = Vec<Result<Produced, PartitionError>>> + Send + 'static {
-        let _ = (entries, acks, timeout);
-        async { todo!() }
-    }
-
-    pub fn list_offset(
-        &self,
-        partition: TopicIdPartition,
-        query: OffsetQuery,
-        leader_epoch: LeaderEpoch,
-    ) -> Result<ListedOffset, PartitionError> {
-        let _ = (partition, query, leader_epoch);
-        todo!()
-    }
-
-    /// A producer id that nobody had before, and its first epoch.
-    pub async fn init_producer_id(&self) -> Result<(ProducerId, i16), Refusal> {
-        todo!()
-    }
-
-    /// Asks the active controller, wherever it is, and waits until every live broker serves the result.
-    pub async fn admin(
-        &self,
-        principal: &str,
-        request: ControllerRequest,
-        timeout: Duration,
-    ) -> Result<ControllerReply, Refusal> {
-        let _ = (principal, request, timeout);
-        todo!()
+    /// The replica that this broker holds.
+    pub fn partition(&self, id: TopicIdPartition) -> Option<Arc<Partition>> {
+        self.registry.get(id)
     }
 
     pub fn quorum_status(&self) -> QuorumStatus {
-        todo!()
+        self.control.status()
     }
 
     /// Whether clients can be sent here; `Err` says why not.
     pub fn readiness(&self) -> Result<(), String> {
-        todo!()
+        if let Some((dir, error)) = self.logs.offline().first() {
+            return Err(format!("log directory {} is offline: {error}", dir.display()));
+        }
+        match self.signals.phase() {
+            Phase::Registering { refused: None } => {
+                Err("not registered yet: no active controller has answered".to_owned())
+            }
+            Phase::Registering { refused: Some(reason) } => {
+                Err(format!("the controller refused the registration: {reason}"))
+            }
+            Phase::CatchingUp => Err("catching up with the cluster's metadata".to_owned()),
+            Phase::Fenced => Err("fenced by the active controller".to_owned()),
+            Phase::Running if !self.is_unfenced() => {
+                Err("waiting for the metadata that unfences this broker".to_owned())
+            }
+            Phase::Running => Ok(()),
+            Phase::Stopping | Phase::Stopped => Err("shutting down".to_owned()),
+        }
     }
 
-    pub fn describe_configs(&self, resource: &ConfigResource) -> Result<Vec<ConfigView>, Refusal> {
-        let _ = resource;
-        todo!()
+    fn is_unfenced(&self) -> bool {
+        self.publication
+            .with_image(|image| image.broker(self.node_id()).is_some_and(|broker| !broker.fenced))
     }
 
-    pub fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
-        let _ = registry;
-        todo!()
-    }
-
-    /// Moves leaderships away, then closes the logs cleanly. Partitions are served until they have moved.
-    pub async fn shut_down(&self) {
-        todo!()
+    /// Takes over the connection of a follower.
+    pub fn on_replica_stream(&self, node: NodeHello, reader: FrameReader, writer: FrameWriter) {
+        let (registry, metrics) = (self.registry.clone(), self.metrics.clone());
+        self.data.spawn(stream_leader::serve(registry, metrics, node, reader, writer));
     }
 }

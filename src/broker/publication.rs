@@ -25,6 +25,11 @@ impl Publication {
         self.image.load_full()
     }
 
+    /// Without taking a share of the image.
+    pub(super) fn with_image<R>(&self, look: impl FnOnce(&MetadataImage) -> R) -> R {
+        look(&self.image.load())
+    }
+
     pub(super) fn publish(&self, image: Arc<MetadataImage>) {
         self.image.store(image);
     }

@@ -6,9 +6,17 @@
 //! Invariant: no tokio, no clock, no randomness, no `HashMap` iteration, no I/O. Nothing here changes an image that
 //! anybody else sees.
 
+mod brokers;
+mod configs;
 mod heartbeat;
 mod liveness;
+mod partition_change;
+mod partitions;
+mod placement;
+mod producer_ids;
 mod request;
+mod sweep;
+mod topics;
 mod turn;
 
 pub use heartbeat::heartbeat_reply;
@@ -52,12 +60,71 @@ pub enum DecisionRequest {
     BeginControlledShutdown { node_id: NodeId, broker_epoch: BrokerEpoch },
 }
 
+/// One user's request makes no more than this. Fencing and registration are exempt (replication.md 1.1 R8).
+const RECORDS_MAX: usize = 10_000;
+
+impl Decision {
+    fn done(records: Vec<MetadataRecord>) -> Self {
+        Self { records, reply: Ok(ControllerReply::Done) }
+    }
+
+    fn nothing() -> Self {
+        Self::done(Vec::new())
+    }
+
+    fn refused(refusal: Refusal) -> Self {
+        Self { records: Vec::new(), reply: Err(refusal) }
+    }
+}
+
 /// Decides one request. `image` is the applied one plus the records of this turn.
 pub fn decide(
     image: &MetadataImage,
     context: &DecisionContext<'_>,
     request: &DecisionRequest,
 ) -> Decision {
-    let _ = (image, context, request);
-    todo!()
+    let decided = match request {
+        DecisionRequest::Call(call) => decide_call(image, context, &call.request),
+        DecisionRequest::Fence { node_id, broker_epoch, .. } => {
+            Ok(brokers::fence(image, *node_id, *broker_epoch))
+        }
+        DecisionRequest::Unfence { node_id, broker_epoch, applied_index } => {
+            brokers::unfence(image, *node_id, *broker_epoch, *applied_index)
+        }
+        DecisionRequest::BeginControlledShutdown { node_id, broker_epoch } => {
+            brokers::begin_controlled_shutdown(image, *node_id, *broker_epoch)
+        }
+    };
+    decided.unwrap_or_else(Decision::refused)
+}
+
+fn decide_call(
+    image: &MetadataImage,
+    context: &DecisionContext<'_>,
+    request: &ControllerRequest,
+) -> Result<Decision, Refusal> {
+    match request {
+        ControllerRequest::RegisterBroker(request) => brokers::register(image, context, request),
+        ControllerRequest::Heartbeat(request) => {
+            let (reply, next) = heartbeat_reply(image, context.liveness, request)?;
+            let records = match next {
+                Some(next) => decide(image, context, &next).records,
+                None => Vec::new(),
+            };
+            Ok(Decision { records, reply: Ok(ControllerReply::Heartbeat(reply)) })
+        }
+        ControllerRequest::AlterPartition(request) => partitions::alter_partitions(image, request),
+        ControllerRequest::AllocateProducerIds { node_id, broker_epoch } => {
+            producer_ids::allocate(image, *node_id, *broker_epoch)
+        }
+        ControllerRequest::CreateTopics { topics, validate_only } => {
+            Ok(topics::create(image, context, topics, *validate_only))
+        }
+        ControllerRequest::DeleteTopics { topics } => Ok(topics::delete(image, topics)),
+        ControllerRequest::AlterConfigs { changes, validate_only } => {
+            configs::alter(image, changes, *validate_only)
+        }
+        ControllerRequest::Drain { node_id } => brokers::drain(image, *node_id),
+        ControllerRequest::UnregisterBroker { node_id } => brokers::unregister(image, *node_id),
+    }
 }

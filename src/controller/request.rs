@@ -66,6 +66,8 @@ pub enum ControllerRequest {
 /// The answer to the request of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ControllerReply {
+    /// To what the controller asks of itself.
+    Done,
     RegisterBroker {
         broker_epoch: BrokerEpoch,
     },
@@ -102,7 +104,9 @@ pub enum ControllerReply {
 pub struct RegisterBrokerRequest {
     pub cluster_id: ClusterId,
     pub registration: RegisterBrokerRecord,
-    /// From the clean-shutdown mark; [`BrokerEpoch::NONE`] after any other end.
+    /// The registration under which the broker last ran, if nothing that it had acknowledged can have been lost since:
+    /// from the clean-shutdown mark, or because all of it was on disk and recovery found it there (replication.md
+    /// 1.5). Else [`BrokerEpoch::NONE`], and then its replicas are no eligible leaders.
     pub previous_broker_epoch: BrokerEpoch,
     /// Set by the controller's shell after a probe showed that the registered incarnation is gone.
     pub supersede: bool,

@@ -16,6 +16,15 @@ pub fn split(stream: TcpStream, frame_size_max: usize) -> (FrameReader, FrameWri
     (FrameReader::new(read, frame_size_max), FrameWriter { socket: write })
 }
 
+/// Hands a connection to the current runtime, so that its readiness is polled there. Nothing that was read is lost.
+pub fn rehome(reader: FrameReader, writer: FrameWriter) -> io::Result<(FrameReader, FrameWriter)> {
+    let FrameReader { socket, buffer, frame_size_max } = reader;
+    let stream = socket.reunite(writer.socket).map_err(io::Error::other)?;
+    let (read, write) = TcpStream::from_std(stream.into_std()?)?.into_split();
+    let reader = FrameReader { socket: read, buffer, frame_size_max };
+    Ok((reader, FrameWriter { socket: write }))
+}
+
 /// Reads whole frames. What is read past the end of one is kept for the next.
 #[derive(Debug)]
 pub struct FrameReader {
@@ -77,6 +86,11 @@ impl FrameWriter {
     pub async fn write_frame(&mut self, frame: &Frame) -> io::Result<()> {
         let head: Bytes = frame.encode_head().freeze();
         self.socket.write_all_buf(&mut head.chain(frame.payload.clone())).await
+    }
+
+    /// A frame in two parts, in one vectored write where the kernel takes it.
+    pub async fn write_parts(&mut self, head: &[u8], payload: &[u8]) -> io::Result<()> {
+        self.socket.write_all_buf(&mut Buf::chain(head, payload)).await
     }
 
     /// Bytes that are a frame already, or part of one.

@@ -11,7 +11,7 @@ mod identity;
 mod listener;
 mod peers;
 
-pub use framed::{FrameReader, FrameWriter, split};
+pub use framed::{FrameReader, FrameWriter, rehome, split};
 pub use identity::Identity;
 pub use listener::{BoxFuture, PeerService, Reply, accept_hello, serve_peers};
 pub use peers::{Peers, PendingReply, ProbeOutcome};

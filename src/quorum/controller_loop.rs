@@ -281,7 +281,8 @@ impl ControllerLoop {
             Event::Probed { node_id, incarnation, verdict } => {
                 debug!(%node_id, ?verdict, "probed");
                 let now = self.now();
-                let effects = self.liveness.on_probe(node_id, incarnation, verdict, now);
+                let image = self.image();
+                let effects = self.liveness.on_probe(&image, node_id, incarnation, verdict, now);
                 self.execute(effects);
             }
         }
@@ -313,8 +314,7 @@ impl ControllerLoop {
             ControllerRequest::RegisterBroker(request) => {
                 request.supersede = false;
                 let predecessor = image.broker(request.registration.node_id).filter(|broker| {
-                    !broker.fenced
-                        && broker.registration.incarnation != request.registration.incarnation
+                    broker.registration.incarnation != request.registration.incarnation
                 });
                 let Some(predecessor) = predecessor else {
                     self.enqueue(DecisionRequest::Call(call), Some(answering));

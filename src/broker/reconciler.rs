@@ -1,0 +1,242 @@
+//! Makes the partitions of this broker match the metadata image (replication.md 1.8).
+//!
+//! Per image, however much lies between it and the one before, in this order: publish it; stop what is deleted; leaders;
+//! followers; configs; last the applied index, which heartbeats report and admin requests wait for.
+//!
+//! Runs on a thread of its own (see `Broker::start`): partition locks may be held over a write to a slow disk, which
+//! must delay neither the control runtime nor other clients' requests.
+//!
+//! Invariant: nothing is acted on before the image knows this incarnation: earlier images tell of a previous life. No
+//! file is created or synced here; logs make theirs at the first record.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tracing::{debug, error, info, warn};
+
+use super::lifecycle::Signals;
+use super::metrics::Metrics;
+use super::partition::{Partition, PartitionEvents};
+use super::publication::Publication;
+use super::registry::Registry;
+use super::stream_follower::{FollowerStreams, Target};
+use super::ticks::Ticks;
+use crate::metadata::{BrokerDelta, MetadataDelta, MetadataImage, PartitionDelta, PartitionImage};
+use crate::net::Identity;
+use crate::replication::{RoleChange, Timing};
+use crate::storage::{LogDirs, PartitionLog};
+use crate::types::{NodeId, TopicIdPartition, TopicPartition, time};
+
+pub(super) struct Reconciler {
+    pub(super) identity: Arc<Identity>,
+    pub(super) publication: Arc<Publication>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) streams: Arc<FollowerStreams>,
+    pub(super) signals: Arc<Signals>,
+    pub(super) ticks: Arc<Ticks>,
+    pub(super) events: Arc<dyn PartitionEvents>,
+    pub(super) logs: LogDirs,
+    /// Found on disk at start, and not claimed by an image yet.
+    pub(super) recovered: HashMap<TopicIdPartition, Arc<PartitionLog>>,
+    pub(super) timing: Timing,
+    pub(super) metrics: Metrics,
+    /// What the partitions follow.
+    pub(super) followed: Arc<MetadataImage>,
+}
+
+/// A replica that this broker holds, and its next state.
+type Held<'a> = (TopicIdPartition, &'a PartitionImage);
+
+impl Reconciler {
+    /// Follows images until there will be no more.
+    pub(super) async fn run(&mut self, mut images: watch::Receiver<Arc<MetadataImage>>) {
+        loop {
+            let image = images.borrow_and_update().clone();
+            self.reconcile(image);
+            if images.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn me(&self) -> NodeId {
+        self.identity.node_id
+    }
+
+    fn reconcile(&mut self, image: Arc<MetadataImage>) {
+        self.publication.publish(image.clone());
+        if !self.is_own_life(&image) {
+            return;
+        }
+        let started = time::now();
+        let delta = MetadataDelta::between(&self.followed, &image);
+        self.follow_brokers(&delta.brokers);
+        self.remove(&delta.partitions);
+        let held: Vec<Held<'_>> =
+            delta.partitions.iter().filter_map(|change| self.held(change)).collect();
+        self.create(&held, &image);
+        let (led, following): (Vec<_>, Vec<_>) =
+            held.iter().partition(|(_, partition)| partition.leader == self.me());
+        self.apply(&led);
+        self.apply(&following);
+        self.set_aside_strays();
+        self.follow_configs(&delta, &image);
+        self.reconsider_isr(&delta.brokers, &image);
+        if !held.is_empty() {
+            let took = time::now().duration_since(started);
+            let (led, following) = (led.len(), following.len());
+            debug!(index = image.index, led, following, ?took, "replicas follow the metadata");
+        }
+        self.publication.set_applied(image.index);
+        if !delta.brokers.is_empty() {
+            // Registrations and controlled shutdowns wait until brokers say that they know.
+            self.signals.heartbeat_soon();
+        }
+        self.followed = image;
+    }
+
+    /// Whether the image knows this incarnation, and so everything before its registration.
+    fn is_own_life(&self, image: &MetadataImage) -> bool {
+        image
+            .broker(self.me())
+            .is_some_and(|it| it.registration.incarnation == self.identity.incarnation)
+    }
+
+    fn follow_brokers(&self, changes: &[BrokerDelta]) {
+        for BrokerDelta { node_id, old, new } in changes {
+            if *node_id == self.me() {
+                let epochs = (old, new);
+                if let (Some(old), Some(new)) = epochs
+                    && old.broker_epoch != new.broker_epoch
+                {
+                    self.streams.reconnect_all();
+                }
+                continue;
+            }
+            let target = new.as_ref().map(|broker| Target {
+                peer: broker.registration.endpoints.peer.clone(),
+                incarnation: broker.registration.incarnation,
+                is_unfenced: !broker.fenced,
+            });
+            self.streams.set_target(*node_id, target);
+        }
+    }
+
+    fn held<'a>(&self, change: &'a PartitionDelta) -> Option<Held<'a>> {
+        let image = change.new.as_deref()?;
+        image.replicas.contains(&self.me()).then_some((change.partition, image))
+    }
+
+    /// Stops and deletes what this broker is not to hold any more.
+    fn remove(&self, changes: &[PartitionDelta]) {
+        let removed: Vec<Arc<Partition>> = changes
+            .iter()
+            .filter(|change| change.old.is_some() && self.held(change).is_none())
+            .filter_map(|change| self.registry.get(change.partition))
+            .collect();
+        if removed.is_empty() {
+            return;
+        }
+        self.registry.update(|partitions| {
+            for partition in &removed {
+                partitions.remove(&partition.id());
+            }
+        });
+        for partition in &removed {
+            self.streams.unfollow(partition.id());
+            partition.close();
+            self.logs.delete(partition.log());
+        }
+        info!(count = removed.len(), first = %removed[0].name(), "replicas deleted");
+    }
+
+    /// Makes what is not there yet, over recovered logs or new ones, and shows all of it at once.
+    fn create(&mut self, held: &[Held<'_>], image: &MetadataImage) {
+        let mut created = Vec::new();
+        for (id, _) in held {
+            if self.registry.get(*id).is_some() {
+                continue;
+            }
+            let topic = image.topic_by_id(id.topic_id).expect("its partitions are in this image");
+            let name = TopicPartition { topic: topic.name.clone(), partition: id.partition };
+            let config = image.topic_config(&topic.name);
+            let log = match self.recovered.remove(id) {
+                Some(log) => {
+                    log.update_config(config);
+                    Ok(log)
+                }
+                None => self.logs.create(&name, id.topic_id, config),
+            };
+            match log {
+                Ok(log) => {
+                    let (timing, events) = (self.timing, self.events.clone());
+                    created.push((*id, Partition::new(self.me(), log, timing, events)));
+                }
+                Err(error) => {
+                    self.metrics.reconcile_failures.inc();
+                    error!(partition = %name, %error, "cannot hold a replica");
+                }
+            }
+        }
+        if !created.is_empty() {
+            self.registry.update(|partitions| partitions.extend(created));
+        }
+    }
+
+    fn apply(&self, held: &[&Held<'_>]) {
+        for (id, image) in held {
+            let Some(partition) = self.registry.get(*id) else { continue };
+            match partition.apply_image(image) {
+                RoleChange::Leader { new_epoch: true, .. } | RoleChange::NoLeader => {
+                    self.streams.unfollow(*id);
+                }
+                RoleChange::Follower { leader, new_epoch: true, .. } => {
+                    self.streams.follow(leader, &partition);
+                }
+                RoleChange::Leader { .. } | RoleChange::Follower { .. } | RoleChange::Ignored => {}
+            }
+        }
+    }
+
+    /// After the first image of this life, what it does not claim belongs to topics that are gone.
+    fn set_aside_strays(&mut self) {
+        for (_, log) in self.recovered.drain() {
+            let (partition, topic_id) = (log.name(), log.topic_id());
+            warn!(%partition, %topic_id, "set aside a log that is no replica of this broker");
+            self.logs.set_aside(&log);
+        }
+    }
+
+    fn follow_configs(&self, delta: &MetadataDelta, image: &MetadataImage) {
+        for topic_id in &delta.topics_reconfigured {
+            let Some(topic) = image.topic_by_id(*topic_id) else { continue };
+            let config = image.topic_config(&topic.name);
+            for (partition, _) in (0..).zip(&topic.partitions) {
+                let id = TopicIdPartition { topic_id: *topic_id, partition };
+                if let Some(partition) = self.registry.get(id) {
+                    partition.update_config(config.clone());
+                }
+            }
+        }
+    }
+
+    /// A broker that is fit for the ISR again, or is not any more, is noticed at once.
+    fn reconsider_isr(&self, changes: &[BrokerDelta], image: &MetadataImage) {
+        let changed = |node: &NodeId| changes.iter().any(|change| change.node_id == *node);
+        if changes.is_empty() {
+            return;
+        }
+        let now = time::now();
+        for (id, partition) in self.registry.all() {
+            let concerns = image.partition(id).is_some_and(|it| {
+                it.leader == self.me()
+                    && it.isr.len() < it.replicas.len()
+                    && it.replicas.iter().any(changed)
+            });
+            if concerns && partition.on_tick(now) {
+                self.ticks.want(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The leader's side of a replica stream: what one follower broker is sent (design D6).
+//!
+//! One task per stream. It waits until partitions have something for the follower (the [`Outbox`]), gathers whole
+//! batches of many partitions into one frame up to a byte budget, round-robin, and writes it; between writes it takes
+//! acknowledgements, which move high watermarks. Back-pressure is TCP's.
+//!
+//! Invariant: idle partitions cost nothing here, no task, timer or message.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use bytes::{BufMut, BytesMut};
+use parking_lot::Mutex;
+use tracing::{debug, info, warn};
+
+use super::metrics::Metrics;
+use super::outbox::Outbox;
+use super::partition::Partition;
+use super::registry::Registry;
+use crate::codec;
+use crate::net::{self, FrameReader, FrameWriter};
+use crate::protocol::ErrorCode;
+use crate::protocol::native::{
+    FRAME_HEADER_SIZE, FrameHeader, Kind, NodeHello, PushEntry, PushEvent, ReplicaAck, ReplicaPush,
+    ReplicaSubscribe, Subscription,
+};
+use crate::types::NodeId;
+
+/// Bytes of batches in one frame, give or take one batch.
+const FRAME_BUDGET: usize = 1 << 20;
+
+/// Serves a follower until its connection ends. Runs on the data runtime.
+pub(super) async fn serve(
+    registry: Arc<Registry>,
+    metrics: Metrics,
+    node: NodeHello,
+    reader: FrameReader,
+    writer: FrameWriter,
+) {
+    let (follower, broker_epoch) = (node.node_id, node.broker_epoch);
+    // The connection was accepted by the control runtime; its bytes are the data runtime's work.
+    let (reader, writer) = match net::rehome(reader, writer) {
+        Ok(halves) => halves,
+        Err(error) => {
+            warn!(%follower, %error, "cannot take over a replica stream");
+            return;
+        }
+    };
+    info!(%follower, %broker_epoch, "replica stream opened");
+    let stream = Stream {
+        registry,
+        metrics,
+        node,
+        outbox: Arc::default(),
+        slots: Mutex::default(),
+        refusals: Mutex::default(),
+    };
+    // Both halves in one task, so that an ack and the push it causes need no hand-off between threads. Neither future
+    // is dropped before the connection ends.
+    let ended = tokio::select! {
+        ended = stream.read(reader) => ended,
+        ended = stream.write(writer) => ended,
+    };
+    stream.unsubscribe_all();
+    match ended {
+        Ok(()) => info!(%follower, %broker_epoch, "replica stream closed by the follower"),
+        Err(error) => info!(%follower, %broker_epoch, %error, "replica stream ended"),
+    }
+}
+
+struct Stream {
+    registry: Arc<Registry>,
+    metrics: Metrics,
+    node: NodeHello,
+    outbox: Arc<Outbox>,
+    /// What the follower subscribed.
+    slots: Mutex<HashMap<u32, Arc<Partition>>>,
+    /// Subscriptions that were refused.
+    refusals: Mutex<Vec<PushEntry>>,
+}
+
+impl Stream {
+    fn follower(&self) -> NodeId {
+        self.node.node_id
+    }
+
+    async fn read(&self, mut reader: FrameReader) -> io::Result<()> {
+        while let Some(frame) = reader.read_frame().await? {
+            match frame.kind {
+                Kind::ReplicaAck => self.on_ack(&frame.body().map_err(invalid_data)?),
+                Kind::ReplicaSubscribe => self.on_subscribe(&frame.body().map_err(invalid_data)?),
+                kind => {
+                    let reason = format!("unexpected {kind:?} frame on a replica stream");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_ack(&self, ack: &ReplicaAck) {
+        for acked in &ack.partitions {
+            // An unknown slot was dropped while the ack was under way.
+            let partition = self.slots.lock().get(&acked.slot).cloned();
+            if let Some(partition) = partition {
+                partition.on_ack(self.follower(), acked);
+            }
+        }
+    }
+
+    fn on_subscribe(&self, request: &ReplicaSubscribe) {
+        for &slot in &request.drop {
+            let dropped = self.slots.lock().remove(&slot);
+            if let Some(partition) = dropped {
+                partition.unsubscribe(self.follower(), slot);
+            }
+        }
+        for subscription in &request.add {
+            if let Err(event) = self.subscribe(subscription) {
+                debug!(follower = %self.follower(), ?subscription, ?event, "subscription refused");
+                self.refusals.lock().push(PushEntry { slot: subscription.slot, event });
+                // No partition has this slot: the mark only wakes the writer.
+                self.outbox.mark(subscription.slot);
+            }
+        }
+    }
+
+    fn subscribe(&self, subscription: &Subscription) -> Result<(), PushEvent> {
+        let unknown = PushEvent::Refused {
+            code: ErrorCode::UnknownTopicOrPartition,
+            log_start_offset: -1,
+            end_offset: -1,
+        };
+        let partition = self.registry.get(subscription.partition).ok_or(unknown)?;
+        // First the slot, then the partition that marks it.
+        self.slots.lock().insert(subscription.slot, partition.clone());
+        let broker_epoch = self.node.broker_epoch;
+        partition
+            .subscribe(self.follower(), broker_epoch, subscription, &self.outbox)
+            .inspect_err(|_| _ = self.slots.lock().remove(&subscription.slot))
+    }
+
+    fn unsubscribe_all(&self) {
+        let slots = std::mem::take(&mut *self.slots.lock());
+        for (slot, partition) in slots {
+            partition.unsubscribe(self.follower(), slot);
+        }
+    }
+
+    async fn write(&self, mut writer: FrameWriter) -> io::Result<()> {
+        let mut push = Push::default();
+        loop {
+            push.dirty.extend(self.outbox.take_dirty().await);
+            while self.gather(&mut push) {
+                let head = push.encode_head();
+                writer.write_parts(&head, &push.payload).await?;
+                self.metrics.replicated_out_bytes.inc_by(push.payload.len() as u64);
+            }
+            push.give_back_memory();
+        }
+    }
+
+    /// Makes the next frame of the slots that are dirty. `false`: there is nothing to send now. A partition that has
+    /// more than its turn allows marks itself again, so that the others come first.
+    fn gather(&self, push: &mut Push) -> bool {
+        push.payload.clear();
+        push.entries = std::mem::take(&mut *self.refusals.lock());
+        while push.payload.len() < FRAME_BUDGET
+            && let Some(slot) = push.dirty.pop_front()
+        {
+            let partition = self.slots.lock().get(&slot).cloned();
+            if let Some(partition) = partition
+                && let Some(event) = self.contribute(slot, &partition, &mut push.payload)
+            {
+                push.entries.push(PushEntry { slot, event });
+            }
+        }
+        !push.entries.is_empty()
+    }
+
+    /// What one partition has for the follower; its batches go to the end of `payload`.
+    fn contribute(
+        &self,
+        slot: u32,
+        partition: &Partition,
+        payload: &mut Vec<u8>,
+    ) -> Option<PushEvent> {
+        let size_max = FRAME_BUDGET - payload.len();
+        let read = match partition.read_for_follower(self.follower(), slot, size_max) {
+            Ok(read) => read?,
+            Err(event) => {
+                self.slots.lock().remove(&slot);
+                return Some(event);
+            }
+        };
+        let start = payload.len();
+        if let Err(error) = read.slice.read_into(payload) {
+            warn!(partition = %partition.name(), %error, "cannot read for a follower");
+            payload.truncate(start);
+            self.slots.lock().remove(&slot);
+            partition.unsubscribe(self.follower(), slot);
+            let (code, log_start_offset) = (error.code(), read.log_start_offset);
+            return Some(PushEvent::Refused { code, log_start_offset, end_offset: -1 });
+        }
+        Some(PushEvent::Batches {
+            fetch_offset: read.fetch_offset,
+            size: u32::try_from(read.slice.size).expect("a slice is a budget or a batch"),
+            high_watermark: read.high_watermark,
+            log_start_offset: read.log_start_offset,
+        })
+    }
+}
+
+/// The frame in the making.
+#[derive(Default)]
+struct Push {
+    /// Slots to look at, for this frame and the next ones.
+    dirty: VecDeque<u32>,
+    entries: Vec<PushEntry>,
+    payload: Vec<u8>,
+}
+
+impl Push {
+    fn encode_head(&mut self) -> BytesMut {
+        let body = codec::encode(&ReplicaPush { entries: std::mem::take(&mut self.entries) });
+        let mut head = BytesMut::with_capacity(FRAME_HEADER_SIZE + body.len());
+        let (body_size, payload_size) = (body.len(), self.payload.len());
+        FrameHeader { kind: Kind::ReplicaPush, request_id: 0, body_size, payload_size }
+            .encode(&mut head);
+        head.put_slice(&body);
+        head
+    }
+
+    /// A burst of large frames does not leave its buffer with a stream that has become quiet.
+    fn give_back_memory(&mut self) {
+        if self.payload.capacity() > 2 * FRAME_BUDGET {
+            self.payload = Vec::new();
+        }
+    }
+}
+
+fn invalid_data(error: codec::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

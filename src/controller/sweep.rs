@@ -1,0 +1,66 @@
+//! One change to all partitions that it concerns, in one pass over the image.
+
+use std::sync::Arc;
+
+use super::partition_change::{Rules, partition_change};
+use crate::metadata::{
+    MetadataImage, MetadataRecord, PartitionChangeRecord, PartitionImage, TopicImage,
+};
+use crate::types::NodeId;
+
+pub(super) struct Sweep<'a> {
+    pub image: &'a MetadataImage,
+    /// See [`Rules::acceptable`].
+    pub acceptable: &'a dyn Fn(NodeId) -> bool,
+    pub unclean_shutdown: Option<NodeId>,
+}
+
+impl Sweep<'_> {
+    /// `wanted` says what a partition shall become, or `None` where the change does not concern it.
+    pub(super) fn all(
+        &self,
+        wanted: impl Fn(&PartitionImage) -> Option<PartitionImage>,
+    ) -> Vec<MetadataRecord> {
+        self.topics(self.image.topics.values(), wanted)
+    }
+
+    pub(super) fn topics<'t>(
+        &self,
+        topics: impl Iterator<Item = &'t Arc<TopicImage>>,
+        wanted: impl Fn(&PartitionImage) -> Option<PartitionImage>,
+    ) -> Vec<MetadataRecord> {
+        let mut records = Vec::new();
+        for topic in topics {
+            let mut rules = None;
+            for (partition, old) in (0..).zip(&topic.partitions) {
+                let Some(wanted) = wanted(old) else { continue };
+                let rules = rules.get_or_insert_with(|| Rules {
+                    acceptable: self.acceptable,
+                    unclean_shutdown: self.unclean_shutdown,
+                    min_isr: self.image.min_isr(&topic.name),
+                });
+                if let Some(state) = partition_change(old, wanted, rules) {
+                    records.push(MetadataRecord::PartitionChange(PartitionChangeRecord {
+                        topic_id: topic.topic_id,
+                        partition,
+                        state,
+                    }));
+                }
+            }
+        }
+        records
+    }
+
+    /// Takes a broker out of every ISR, and with it out of every leadership.
+    pub(super) fn without(&self, node_id: NodeId) -> Vec<MetadataRecord> {
+        self.all(|partition| {
+            let concerned = partition.isr.contains(&node_id)
+                || (self.unclean_shutdown == Some(node_id) && partition.elr.contains(&node_id));
+            concerned.then(|| {
+                let mut wanted = partition.clone();
+                wanted.isr.retain(|member| *member != node_id);
+                wanted
+            })
+        })
+    }
+}
