@@ -1,1 +1,7 @@
-fn main() {}
+//! The `kontiki` binary: everything is in the library's `cli`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kontiki::cli::run()
+}

@@ -1,0 +1,81 @@
+//! `kontiki broker`.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::connect::Connect;
+use super::error::Failure;
+use super::output::table;
+use crate::client::ClusterView;
+use crate::protocol::native::BrokerView;
+
+/// See brokers
+#[derive(Debug, Args)]
+pub(super) struct BrokerArgs {
+    #[command(flatten)]
+    connect: Connect,
+    #[command(subcommand)]
+    command: BrokerCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum BrokerCommand {
+    /// All brokers, with what they lead
+    #[command(after_help = "Example:\n  kontiki broker list --output json")]
+    List,
+}
+
+pub(super) async fn run(args: BrokerArgs) -> Result<(), Failure> {
+    let BrokerCommand::List = args.command;
+    let view = args.connect.client().await?.admin().describe_cluster().await?;
+    let json: Vec<Value> = view.brokers.values().map(|broker| to_json(&view, broker)).collect();
+    args.connect.output.print(&Value::from(json), || {
+        let row = |broker: &BrokerView| {
+            let (leads, replicas) = load(&view, broker);
+            [
+                broker.node_id.to_string(),
+                state(broker).to_owned(),
+                broker.endpoints.client.to_string(),
+                broker.rack.clone().unwrap_or_else(|| "-".to_owned()),
+                leads.to_string(),
+                replicas.to_string(),
+            ]
+        };
+        let heading = ["id", "state", "address", "rack", "leads", "replicas"];
+        table(heading, view.brokers.values().map(row))
+    })?;
+    Ok(())
+}
+
+pub(super) fn to_json(view: &ClusterView, broker: &BrokerView) -> Value {
+    let (leads, replicas) = load(view, broker);
+    json!({
+        "id": broker.node_id,
+        "state": state(broker),
+        "epoch": broker.broker_epoch,
+        "kafka": broker.endpoints.client.to_string(),
+        "peer": broker.endpoints.peer.to_string(),
+        "admin": broker.endpoints.admin.to_string(),
+        "rack": broker.rack,
+        "is_controller": view.controller == Some(broker.node_id),
+        "leads": leads,
+        "replicas": replicas,
+    })
+}
+
+pub(super) fn state(broker: &BrokerView) -> &'static str {
+    match (broker.fenced, broker.in_controlled_shutdown) {
+        (true, _) => "fenced",
+        (false, true) => "draining",
+        (false, false) => "active",
+    }
+}
+
+/// Partitions that it leads, and replicas that it holds.
+fn load(view: &ClusterView, broker: &BrokerView) -> (usize, usize) {
+    let partitions = || view.topics.values().flat_map(|topic| &topic.partitions);
+    let leads = partitions().filter(|partition| partition.leader == broker.node_id).count();
+    let replicas =
+        partitions().filter(|partition| partition.replicas.contains(&broker.node_id)).count();
+    (leads, replicas)
+}
