@@ -5,8 +5,10 @@
 //!
 //! Invariant: nothing here knows files, replicas or the quorum.
 
+mod kafka;
 mod listener;
 mod native;
+mod sniff;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,23 +28,12 @@ pub struct ServerConfig {
     pub request_size_max: usize,
     /// "max.connections"
     pub connections_max: usize,
-    /// "max.connections.per.ip"
-    pub connections_per_ip_max: usize,
     /// "connections.max.idle.ms"
     pub idle_max: Duration,
     /// "fetch.max.bytes"
     pub fetch_size_max: usize,
     /// "auto.create.topics.enable"
     pub auto_create_topics: bool,
-}
-
-impl ServerConfig {
-    /// Defaults, where they differ from "none".
-    pub const REQUEST_SIZE_MAX: usize = 100 << 20;
-    pub const CONNECTIONS_MAX: usize = 10_000;
-    pub const CONNECTIONS_PER_IP_MAX: usize = 10_000;
-    pub const IDLE_MAX: Duration = Duration::from_secs(600);
-    pub const FETCH_SIZE_MAX: usize = 55 << 20;
 }
 
 /// Serves clients until `shutdown` turns true, then lets open connections finish what they have started.

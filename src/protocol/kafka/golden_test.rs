@@ -38,7 +38,7 @@ fn encode<T: Wire>(api: Api, version: i16, message: &T) -> Bytes {
     message.write(&mut writer);
     let encoded = writer.finish().expect("samples fit");
     assert!(encoded.gaps.is_empty());
-    encoded.bytes.freeze()
+    encoded.bytes.into()
 }
 
 fn decode<T: Wire>(api: Api, version: i16, bytes: &[u8]) -> Result<T, Error> {
@@ -151,7 +151,7 @@ fn headers_are_as_the_oracle_writes_them() {
 fn whole_frames_read_back() {
     let request = MetadataRequest::sample(&mut Source::default());
     let frame = encode_request(9, 5, Some("cli".into()), &request).expect("fits").bytes;
-    let mut reader = Reader::new(frame);
+    let mut reader = Reader::new(BytesMut::from(&frame[..]));
     let header = RequestHeader::read(&mut reader).expect("valid");
     assert_eq!((header.api_key, header.correlation_id), (3, 5));
     let read: MetadataRequest = decode_body(reader).expect("valid");
@@ -159,7 +159,8 @@ fn whole_frames_read_back() {
 
     let response = MetadataResponse::sample(&mut Source::default());
     let frame = encode_response::<MetadataRequest>(13, 5, &response).expect("fits").bytes;
-    let (correlation_id, read) = decode_response::<MetadataRequest>(13, frame).expect("valid");
+    let (correlation_id, read) =
+        decode_response::<MetadataRequest>(13, BytesMut::from(&frame[..])).expect("valid");
     assert_eq!((correlation_id, read.error_code), (5, response.error_code));
 }
 
@@ -195,7 +196,7 @@ fn record_sets_are_split_off_the_frame_and_can_be_left_out() {
     let [Gap { position, size: 7 }] = encoded.gaps[..] else { panic!("{:?}", encoded.gaps) };
     let tail = encoded.bytes.split_off(position);
     encoded.bytes.extend_from_slice(b"a batch");
-    encoded.bytes.unsplit(tail);
+    encoded.bytes.extend_from_slice(&tail);
     assert_eq!(encoded.bytes, encode(Api::Produce, 9, &partition));
 }
 
@@ -216,7 +217,8 @@ fn forged_lengths_are_refused_at_once() {
     let endless = decode::<MetadataRequest>(Api::Metadata, 9, &[0xff, 0xff, 0xff, 0xff, 0x7f, 0]);
     assert_eq!(endless, Err(Error::Varint));
     // Elements of one byte each that would take a hundred times that in memory.
-    let many = [&(2 * ELEMENTS_MAX as i32).to_be_bytes()[..], &vec![0; 4 * ELEMENTS_MAX]].concat();
+    let count = i32::try_from(2 * ELEMENTS_MAX).expect("a bound");
+    let many = [&count.to_be_bytes()[..], &vec![0; 4 * ELEMENTS_MAX]].concat();
     assert_eq!(decode::<MetadataRequest>(Api::Metadata, 1, &many), Err(Error::TooManyElements));
 }
 

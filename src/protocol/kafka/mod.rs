@@ -20,7 +20,6 @@ mod golden_test;
 #[cfg(test)]
 mod sample;
 
-#[expect(unused_imports, reason = "the handlers land next")]
 pub(crate) use api::api_table;
 pub use api::{Api, Request};
 pub use header::{RequestHeader, decode_body, decode_response, encode_request, encode_response};

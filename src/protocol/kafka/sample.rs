@@ -41,7 +41,8 @@ numbers! { i16 i32 i64 }
 
 impl Sample for i8 {
     fn sample(source: &mut Source) -> Self {
-        source.number() as i8
+        let [_, low] = source.number().to_be_bytes();
+        Self::from_be_bytes([low])
     }
 }
 
@@ -54,7 +55,7 @@ impl Sample for bool {
 
 impl Sample for Uuid {
     fn sample(source: &mut Source) -> Self {
-        Self(std::array::from_fn(|_| source.number() as u8))
+        Self(std::array::from_fn(|_| source.number().to_be_bytes()[1]))
     }
 }
 
@@ -63,7 +64,7 @@ impl Sample for Text {
         let number = source.number();
         // One byte, two, three and four in UTF-8, and long enough now and then for a second length byte.
         let text = format!("t{number}é€🪵");
-        Text::from(if number % 7 == 0 { text.repeat(20) } else { text })
+        Text::from(if number.is_multiple_of(7) { text.repeat(20) } else { text })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Writing: one frame, with gaps where record sets will go straight from their files.
 
-use bytes::{BufMut, BytesMut};
+use bytes::BufMut;
 
 use super::reader::Error;
 
@@ -15,14 +15,14 @@ pub struct Gap {
 /// A frame: its bytes, and where record sets must be inserted before it is sent.
 #[derive(Debug, Default)]
 pub struct Encoded {
-    pub bytes: BytesMut,
+    pub bytes: Vec<u8>,
     pub gaps: Vec<Gap>,
 }
 
 /// A frame that is being written in one version.
 #[derive(Debug)]
 pub struct Writer {
-    out: BytesMut,
+    out: Vec<u8>,
     gaps: Vec<Gap>,
     pub(super) version: i16,
     pub(super) flexible: bool,
@@ -31,7 +31,7 @@ pub struct Writer {
 
 impl Writer {
     pub fn new(version: i16, flexible: bool) -> Self {
-        Self { out: BytesMut::new(), gaps: Vec::new(), version, flexible, error: None }
+        Self { out: Vec::new(), gaps: Vec::new(), version, flexible, error: None }
     }
 
     /// The bytes without a frame length in front.
@@ -47,11 +47,14 @@ impl Writer {
     }
 
     pub(super) fn varint(&mut self, mut value: u32) {
-        while value >= 0x80 {
-            self.out.put_u8((value & 0x7f) as u8 | 0x80);
+        loop {
+            let [.., low] = value.to_be_bytes();
             value >>= 7;
+            if value == 0 {
+                return self.out.put_u8(low);
+            }
+            self.out.put_u8(low | 0x80);
         }
-        self.out.put_u8(value as u8);
     }
 
     /// A length of bytes or of elements; `None` is null.
@@ -92,6 +95,9 @@ impl Writer {
 
     /// Leaves out bytes that the owner of the frame inserts when it sends it.
     pub(super) fn gap(&mut self, size: usize) {
+        if size == 0 {
+            return;
+        }
         self.gaps.push(Gap { position: self.out.len(), size });
     }
 

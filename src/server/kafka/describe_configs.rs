@@ -1,0 +1,176 @@
+//! DescribeConfigs: every config of topics and brokers, with type, source and synonyms.
+
+use super::dispatch::{Call, Reply};
+use super::refusal::outcome_of;
+use crate::controller::Refusal;
+use crate::metadata::MetadataImage;
+use crate::metadata::config::{self, ConfigKind, ConfigSource};
+use crate::protocol::ErrorCode;
+use crate::protocol::kafka::{
+    ConfigSynonym, DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse,
+    DescribeConfigsResult, DescribedConfig, RESOURCE_BROKER, RESOURCE_TOPIC, Text,
+};
+use crate::protocol::native::ConfigView;
+use crate::types::{ConfigResource, NodeId};
+
+/// Where a value comes from, as Kafka numbers it.
+mod source_number {
+    pub(super) const TOPIC: i8 = 1;
+    pub(super) const DYNAMIC_BROKER: i8 = 2;
+    pub(super) const DYNAMIC_DEFAULT_BROKER: i8 = 3;
+    pub(super) const STATIC_BROKER: i8 = 4;
+    pub(super) const DEFAULT: i8 = 5;
+}
+
+pub(super) async fn handle(
+    call: Call,
+    request: DescribeConfigsRequest,
+) -> Reply<DescribeConfigsResponse> {
+    let broker = &call.front.broker;
+    let image = broker.image();
+    let results = request.resources.iter().map(|asked| {
+        let described = resource(asked.resource_type, &asked.resource_name)
+            .and_then(|resource| Ok((broker.describe_configs(&resource)?, resource)));
+        let mut result = DescribeConfigsResult {
+            resource_type: asked.resource_type,
+            resource_name: asked.resource_name.clone(),
+            ..Default::default()
+        };
+        match described {
+            Ok((views, resource)) => {
+                result.configs = configs(&image, &resource, views, asked, &request);
+            }
+            Err(refusal) => (result.error_code, result.error_message) = outcome_of(&refusal),
+        }
+        result
+    });
+    DescribeConfigsResponse { results: results.collect(), ..Default::default() }.into()
+}
+
+/// What a request means by a type and a name.
+pub(super) fn resource(kind: i8, name: &str) -> Result<ConfigResource, Refusal> {
+    let refuse = |message| Err(Refusal::new(ErrorCode::InvalidRequest, message));
+    match kind {
+        RESOURCE_TOPIC => Ok(ConfigResource::Topic(name.into())),
+        RESOURCE_BROKER if name.is_empty() => Ok(ConfigResource::Cluster),
+        RESOURCE_BROKER => match name.parse() {
+            Ok(id) => Ok(ConfigResource::Broker(NodeId(id))),
+            Err(_) => refuse(format!("{name:?} is no id of a broker")),
+        },
+        _ => refuse(format!("resources of type {kind} have no configs here: 2 is topic, 4 broker")),
+    }
+}
+
+fn configs(
+    image: &MetadataImage,
+    resource: &ConfigResource,
+    views: Vec<ConfigView>,
+    asked: &DescribeConfigsResource,
+    request: &DescribeConfigsRequest,
+) -> Vec<DescribedConfig> {
+    let mut synonyms =
+        if request.include_synonyms { synonyms(image, resource, &views) } else { Vec::new() };
+    let wanted = views.into_iter().filter(|view| match &asked.configuration_keys {
+        None => true,
+        Some(keys) => keys.iter().any(|key| **key == *view.name),
+    });
+    let described = wanted.map(|view| {
+        let of_view = synonyms.iter_mut().find(|(name, _)| **name == *view.name);
+        DescribedConfig {
+            config_source: source(&view.source),
+            config_type: kind(&view.name),
+            synonyms: of_view.map(|(_, synonyms)| std::mem::take(synonyms)).unwrap_or_default(),
+            read_only: view.read_only,
+            documentation: request.include_documentation.then(|| view.documentation.into()),
+            name: view.name.into(),
+            value: view.value.map(Text::from),
+            is_sensitive: false,
+        }
+    });
+    described.collect()
+}
+
+/// Every level that decides a config, most specific first. What this node was started with shows where it is in effect.
+fn synonyms(
+    image: &MetadataImage,
+    resource: &ConfigResource,
+    views: &[ConfigView],
+) -> Vec<(&'static str, Vec<ConfigSynonym>)> {
+    let of_node = |name: &str| {
+        let on_topics = config::cluster_def(name).map_or(name, |def| def.name);
+        let view = views.iter().find(|view| view.name == name || view.name == on_topics)?;
+        view.value.clone().filter(|_| view.source == "static")
+    };
+    let described = image.describe_configs(resource, of_node).into_iter();
+    let synonyms = described.map(|config| {
+        let synonyms = config.synonyms.into_iter().map(|synonym| ConfigSynonym {
+            name: synonym.name.into(),
+            value: Some(synonym.value.into()),
+            source: match synonym.source {
+                ConfigSource::Topic => source_number::TOPIC,
+                ConfigSource::DynamicDefaultBroker => source_number::DYNAMIC_DEFAULT_BROKER,
+                ConfigSource::StaticBroker => source_number::STATIC_BROKER,
+                ConfigSource::Default => source_number::DEFAULT,
+            },
+        });
+        (config.name, synonyms.collect())
+    });
+    synonyms.collect()
+}
+
+/// The number of a source in [`ConfigView`]'s words.
+pub(super) fn source(word: &str) -> i8 {
+    match word {
+        "topic" => source_number::TOPIC,
+        "broker" => source_number::DYNAMIC_BROKER,
+        "cluster" => source_number::DYNAMIC_DEFAULT_BROKER,
+        "static" => source_number::STATIC_BROKER,
+        _ => source_number::DEFAULT,
+    }
+}
+
+/// The type of a config's values, as Kafka numbers types. What is no default of topics is shown as a string.
+fn kind(name: &str) -> i8 {
+    let def = config::topic_def(name).or_else(|| config::cluster_def(name));
+    match def.map(|def| def.kind) {
+        Some(ConfigKind::Boolean) => 1,
+        Some(ConfigKind::Choice(_)) | None => 2,
+        Some(ConfigKind::Int { .. }) => 3,
+        Some(ConfigKind::Long { .. }) => 5,
+        Some(ConfigKind::Ratio) => 6,
+        Some(ConfigKind::List(_)) => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_are_what_kafka_calls_them() {
+        assert_eq!(resource(2, "t"), Ok(ConfigResource::Topic("t".into())));
+        assert_eq!(resource(4, ""), Ok(ConfigResource::Cluster));
+        assert_eq!(resource(4, "3"), Ok(ConfigResource::Broker(NodeId(3))));
+        for (kind, name) in [(4, "x"), (8, "1"), (16, "")] {
+            assert_eq!(
+                resource(kind, name).expect_err("no configs").code,
+                ErrorCode::InvalidRequest
+            );
+        }
+    }
+
+    #[test]
+    fn types_are_kafkas() {
+        for (name, number) in [
+            ("cleanup.policy", 7),
+            ("segment.bytes", 3),
+            ("retention.ms", 5),
+            ("min.cleanable.dirty.ratio", 6),
+            ("preallocate", 1),
+            ("compression.type", 2),
+            ("listeners", 2),
+        ] {
+            assert_eq!(kind(name), number, "{name}");
+        }
+    }
+}

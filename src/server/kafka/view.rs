@@ -1,0 +1,125 @@
+//! The metadata image as Kafka clients see it.
+
+use crate::metadata::{MetadataImage, PartitionImage, TopicImage};
+use crate::protocol::ErrorCode;
+use crate::protocol::kafka::{LeaderIdAndEpoch, NodeEndpoint, Text};
+use crate::protocol::native::PartitionError;
+use crate::types::{NodeId, TopicIdPartition, Uuid};
+use std::sync::Arc;
+
+/// Topics that only brokers write.
+const INTERNAL_TOPICS: &[&str] = &["__consumer_offsets", "__transaction_state"];
+
+/// What anyone may do with a topic as long as nothing is forbidden: read, write, create, delete, alter, describe,
+/// describe and alter configs. One bit per operation of Kafka's.
+pub(super) const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
+
+/// And with the cluster: create, alter, describe, act as a broker, describe and alter configs, write idempotently.
+pub(super) const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
+
+pub(super) fn is_internal(topic: &str) -> bool {
+    INTERNAL_TOPICS.contains(&topic)
+}
+
+/// Whether clients can reach this broker.
+pub(super) fn is_live(image: &MetadataImage, id: NodeId) -> bool {
+    image.broker(id).is_some_and(|broker| !broker.fenced)
+}
+
+/// Brokers that clients can reach, by id.
+pub(super) fn live_endpoints(image: &MetadataImage) -> Vec<NodeEndpoint> {
+    let live = image.brokers.keys().filter_map(|id| live_endpoint(image, *id));
+    live.collect()
+}
+
+fn live_endpoint(image: &MetadataImage, id: NodeId) -> Option<NodeEndpoint> {
+    let broker = image.broker(id).filter(|broker| !broker.fenced)?;
+    let client = &broker.registration.endpoints.client;
+    Some(NodeEndpoint {
+        node_id: id.0,
+        host: client.host.clone().into(),
+        port: client.port.into(),
+        rack: broker.registration.rack.clone().map(Text::from),
+    })
+}
+
+/// A live broker for admin requests: the active controller itself where it can be, else the lowest id. Any broker
+/// would do, because all of them forward.
+pub(super) fn controller_id(image: &MetadataImage, leader: Option<NodeId>) -> i32 {
+    let live = |id: &NodeId| is_live(image, *id);
+    let id = leader.filter(live).or_else(|| image.brokers.keys().copied().find(live));
+    id.unwrap_or(NodeId::NONE).0
+}
+
+/// The leader that clients should go to, with the error of a partition that has none.
+pub(super) fn live_leader(
+    image: &MetadataImage,
+    partition: &PartitionImage,
+) -> (ErrorCode, NodeId) {
+    if is_live(image, partition.leader) {
+        (ErrorCode::None, partition.leader)
+    } else {
+        (ErrorCode::LeaderNotAvailable, NodeId::NONE)
+    }
+}
+
+/// Node ids as the wire has them.
+pub(super) fn ids(nodes: &[NodeId]) -> Vec<i32> {
+    nodes.iter().map(|id| id.0).collect()
+}
+
+/// Replicas whose broker is away.
+pub(super) fn offline(image: &MetadataImage, partition: &PartitionImage) -> Vec<i32> {
+    let away = partition.replicas.iter().filter(|id| !is_live(image, **id));
+    away.map(|id| id.0).collect()
+}
+
+/// The topic that a request names, by id where the version has ids, else by name.
+pub(super) fn topic<'a>(
+    image: &'a MetadataImage,
+    name: &str,
+    id: Uuid,
+    by_id: bool,
+) -> Result<&'a Arc<TopicImage>, ErrorCode> {
+    if by_id {
+        image.topic_by_id(id).ok_or(ErrorCode::UnknownTopicId)
+    } else {
+        image.topic(name).ok_or(ErrorCode::UnknownTopicOrPartition)
+    }
+}
+
+/// Tells clients that asked the wrong broker which one to ask (KIP-951), so that they need not ask for metadata.
+#[derive(Debug)]
+pub(super) struct LeaderHints<'a> {
+    image: &'a MetadataImage,
+    pub(super) endpoints: Vec<NodeEndpoint>,
+}
+
+impl<'a> LeaderHints<'a> {
+    pub(super) fn new(image: &'a MetadataImage) -> Self {
+        Self { image, endpoints: Vec::new() }
+    }
+
+    /// The leader to put beside this error, if it is one that a move causes. Remembers where that leader is.
+    pub(super) fn hint(
+        &mut self,
+        partition: TopicIdPartition,
+        error: &PartitionError,
+    ) -> LeaderIdAndEpoch {
+        let moved = [ErrorCode::NotLeaderOrFollower, ErrorCode::FencedLeaderEpoch];
+        if !moved.contains(&error.code) {
+            return LeaderIdAndEpoch::default();
+        }
+        let known = self.image.partition(partition).map(|p| (p.leader, p.leader_epoch));
+        // The partition may have heard of its next leader before the published image did, or the other way round.
+        let newest = error.leader.into_iter().chain(known).max_by_key(|(_, epoch)| *epoch);
+        let Some((leader, epoch)) = newest else { return LeaderIdAndEpoch::default() };
+        let Some(endpoint) = live_endpoint(self.image, leader) else {
+            return LeaderIdAndEpoch::default();
+        };
+        if !self.endpoints.iter().any(|known| known.node_id == leader.0) {
+            self.endpoints.push(endpoint);
+        }
+        LeaderIdAndEpoch { leader_id: leader.0, leader_epoch: epoch.0 }
+    }
+}
