@@ -16,6 +16,8 @@ mod placement;
 mod producer_ids;
 mod request;
 mod sweep;
+#[cfg(test)]
+mod test_support;
 mod topics;
 mod turn;
 
