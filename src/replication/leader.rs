@@ -285,7 +285,8 @@ impl Leader {
     }
 
     /// The controller's answer to a proposal, `None` when it is lost. Only the one under way is listened to; what does
-    /// not say for certain that nothing was applied leaves it pending, until the image tells (replication.md 2.9).
+    /// not say for certain that nothing was applied leaves it pending, until the image tells (replication.md 2.9). The
+    /// caller matches replies with requests: a late one, to an earlier request for the same, must not come here.
     pub fn on_alter_reply(
         &mut self,
         sent: &AlterPartition,

@@ -13,7 +13,7 @@ impl Partition {
         self.state.lock().replica.leader_mut()?.pending_alter().cloned()
     }
 
-    /// The answer to `sent`. If it is to be sent again, or something else is, the broker hears by `isr_change_wanted`.
+    /// The answer to `sent`: to the last request that held it, never a late one to an earlier request. If it is to be sent again, or something else is, the broker hears by `isr_change_wanted`.
     pub fn on_alter_reply(&self, sent: &AlterPartition, reply: AlterReply) {
         self.update(|state, context, after| {
             let Some(leader) = state.replica.leader_mut() else { return };

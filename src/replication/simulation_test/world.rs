@@ -50,7 +50,7 @@ enum ToFollower {
 
 enum ToController {
     Request { from: NodeId, broker_epoch: BrokerEpoch, sequence: u64, alter: AlterPartition },
-    Reply { to: NodeId, broker_epoch: BrokerEpoch, alter: AlterPartition, reply: AlterResult },
+    Reply { to: NodeId, broker_epoch: BrokerEpoch, sequence: u64, reply: AlterResult },
 }
 
 pub(super) struct World {
@@ -59,6 +59,9 @@ pub(super) struct World {
     /// By follower and leader; both directions keep their order until the connection breaks.
     to_leader: BTreeMap<(NodeId, NodeId), VecDeque<ToLeader>>,
     to_follower: BTreeMap<(NodeId, NodeId), VecDeque<ToFollower>>,
+    /// What old connections still deliver, beside the new ones.
+    late_to_leader: Vec<(NodeId, NodeId, VecDeque<ToLeader>)>,
+    late_to_follower: Vec<(NodeId, VecDeque<ToFollower>)>,
     /// These arrive in any order.
     to_controller: Vec<ToController>,
     /// A process in fsync mode vouches only for what is on disk, and loses the rest when it dies.
@@ -99,6 +102,8 @@ impl World {
             controller: Controller::new(&NODES),
             to_leader: BTreeMap::new(),
             to_follower: BTreeMap::new(),
+            late_to_leader: Vec::new(),
+            late_to_follower: Vec::new(),
             to_controller: Vec::new(),
             fsync,
             now: time::now(),
@@ -255,6 +260,22 @@ impl World {
             }
             if let Some(message) = self.to_follower.get_mut(&pair).and_then(VecDeque::pop_front) {
                 self.at_follower(pair.0, message);
+            }
+        }
+        if !self.late_to_leader.is_empty() && random.percent(20) {
+            let at = random.below(self.late_to_leader.len());
+            let (from, to, queue) = &mut self.late_to_leader[at];
+            match (*from, *to, queue.pop_front()) {
+                (from, to, Some(message)) => self.at_leader(from, to, message),
+                _ => drop(self.late_to_leader.swap_remove(at)),
+            }
+        }
+        if !self.late_to_follower.is_empty() && random.percent(20) {
+            let at = random.below(self.late_to_follower.len());
+            let (to, queue) = &mut self.late_to_follower[at];
+            match (*to, queue.pop_front()) {
+                (to, Some(message)) => self.at_follower(to, message),
+                _ => drop(self.late_to_follower.swap_remove(at)),
             }
         }
     }
@@ -434,19 +455,20 @@ impl World {
                 }
                 if let Some(reply) = reply.filter(|_| !random.percent(20)) {
                     let to = from;
-                    self.to_controller.push(ToController::Reply { to, broker_epoch, alter, reply });
+                    let reply = ToController::Reply { to, broker_epoch, sequence, reply };
+                    self.to_controller.push(reply);
                 }
             }
-            ToController::Reply { to, broker_epoch, alter, reply } => {
+            ToController::Reply { to, broker_epoch, sequence, reply } => {
                 self.with(to, |world, node, context| {
-                    if node.broker_epoch != broker_epoch {
+                    // The sender knows which request a reply is of.
+                    let current = node.alter.take_if(|(sent, _)| *sent == sequence);
+                    let Some((_, alter)) = current.filter(|_| node.broker_epoch == broker_epoch)
+                    else {
                         return;
-                    }
+                    };
                     let Some(leader) = node.replica.leader_mut() else { return };
                     let effects = leader.on_alter_reply(&alter, Some(reply), context);
-                    if leader.pending_alter() != Some(&alter) {
-                        node.alter = None;
-                    }
                     world.take_effects(to, node, effects);
                 });
             }
@@ -465,8 +487,10 @@ impl World {
     }
 
     fn disconnect(&mut self, follower: NodeId, leader: NodeId) {
-        self.to_leader.remove(&(follower, leader));
-        self.to_follower.remove(&(follower, leader));
+        let pair = (follower, leader);
+        self.late_to_leader
+            .extend(self.to_leader.remove(&pair).map(|queue| (follower, leader, queue)));
+        self.late_to_follower.extend(self.to_follower.remove(&pair).map(|queue| (follower, queue)));
         self.with(leader, |_, node, _| {
             if let (Some((slot, _)), Some(leader)) =
                 (node.streams.remove(&follower), node.replica.leader_mut())
@@ -502,6 +526,9 @@ impl World {
             self.disconnect(id, other);
             self.disconnect(other, id);
         }
+        // What was sent to a dead process does not reach the next one.
+        self.late_to_leader.retain(|(_, to, _)| *to != id);
+        self.late_to_follower.retain(|(to, _)| *to != id);
         let fsync = self.fsync;
         self.with(id, |world, node, _| {
             node.alive = false;
@@ -542,6 +569,7 @@ impl World {
         let Some(high_watermark) = effects.high_watermark else { return };
         self.expose(id, node, high_watermark);
         let Role::Leader(leader) = node.replica.role() else { return };
+        assert!(leader.has_enough_replicas(), "a high watermark moves below the minimum ISR (17)");
         while node.waiting.front().is_some_and(|(required, _)| *required <= high_watermark) {
             let Some((required, entry_id)) = node.waiting.pop_front() else { return };
             if leader.had_enough_replicas() {
