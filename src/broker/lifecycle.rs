@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use super::control_plane::{ControlPlane, Unanswered};
 use super::metrics::Metrics;
+use super::previous_life::Lives;
 use super::publication::Publication;
 use crate::controller::{
     ControllerCall, ControllerReply, ControllerRequest, HeartbeatReply, HeartbeatRequest, Refusal,
@@ -68,8 +69,9 @@ pub(super) struct Lifecycle {
     pub(super) publication: Arc<Publication>,
     pub(super) endpoints: Endpoints,
     pub(super) rack: Option<String>,
-    /// From the clean-shutdown mark of the log directories.
+    /// The registration before, if nothing that counted under it can be lost.
     pub(super) previous_broker_epoch: BrokerEpoch,
+    pub(super) lives: Arc<Lives>,
     pub(super) heartbeat_interval: Duration,
     pub(super) controlled_shutdown_max: Duration,
     pub(super) signals: Arc<Signals>,
@@ -188,6 +190,8 @@ impl Lifecycle {
                 Ok(Ok(ControllerReply::RegisterBroker { broker_epoch })) => {
                     self.identity.set_broker_epoch(broker_epoch);
                     info!(%broker_epoch, "registered");
+                    let lives = self.lives.clone();
+                    tokio::task::spawn_blocking(move || lives.begin(broker_epoch));
                     return Some(broker_epoch);
                 }
                 Ok(Ok(other)) => {
@@ -380,6 +384,7 @@ mod tests {
 
     use super::super::testing::{Answer, ScriptedControl};
     use super::*;
+    use crate::metadata::config::Durability;
     use crate::types::{HostPort, NodeId, Uuid};
 
     const LONG: Duration = Duration::from_secs(30);
@@ -410,6 +415,7 @@ mod tests {
                 endpoints: Endpoints { client: here.clone(), peer: here.clone(), admin: here },
                 rack: None,
                 previous_broker_epoch: BrokerEpoch::NONE,
+                lives: Arc::new(Lives::new(Vec::new(), Durability::Fsync)),
                 heartbeat_interval: Duration::from_millis(10),
                 controlled_shutdown_max: LONG,
                 signals: fixture.signals.clone(),

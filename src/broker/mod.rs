@@ -22,6 +22,7 @@ mod lifecycle;
 mod metrics;
 mod outbox;
 mod partition;
+mod previous_life;
 mod producer_ids;
 mod publication;
 mod purgatory;
@@ -57,6 +58,7 @@ use self::producer_ids::ProducerIds;
 use self::publication::Publication;
 use self::registry::Registry;
 use self::start::PartitionsThread;
+use self::stream_leader::LeaderStreams;
 use self::visibility::Visibility;
 use crate::metadata::MetadataImage;
 use crate::net::{FrameReader, FrameWriter, Identity};
@@ -76,6 +78,7 @@ pub struct Broker {
     logs: LogDirs,
     static_configs: BTreeMap<String, String>,
     metrics: Metrics,
+    leader_streams: Arc<LeaderStreams>,
     data: Handle,
     /// Until the broker is shut down.
     partitions_thread: Mutex<Option<PartitionsThread>>,
@@ -155,7 +158,6 @@ impl Broker {
 
     /// Takes over the connection of a follower.
     pub fn on_replica_stream(&self, node: NodeHello, reader: FrameReader, writer: FrameWriter) {
-        let (registry, metrics) = (self.registry.clone(), self.metrics.clone());
-        self.data.spawn(stream_leader::serve(registry, metrics, node, reader, writer));
+        self.data.spawn(self.leader_streams.clone().serve(node, reader, writer));
     }
 }

@@ -7,7 +7,8 @@
 //! must delay neither the control runtime nor other clients' requests.
 //!
 //! Invariant: nothing is acted on before the image knows this incarnation: earlier images tell of a previous life. No
-//! file is created or synced here; logs make theirs at the first record.
+//! file is created or synced here (but for the first topic that asks for page-cache durability where fsync is the
+//! default, see [`Lives`]); logs make theirs at the first record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +19,12 @@ use tracing::{debug, error, info, warn};
 use super::lifecycle::Signals;
 use super::metrics::Metrics;
 use super::partition::{Partition, PartitionEvents};
+use super::previous_life::Lives;
 use super::publication::Publication;
 use super::registry::Registry;
 use super::stream_follower::{FollowerStreams, Target};
 use super::ticks::Ticks;
+use crate::metadata::config::{Durability, TopicConfig};
 use crate::metadata::{BrokerDelta, MetadataDelta, MetadataImage, PartitionDelta, PartitionImage};
 use crate::net::Identity;
 use crate::replication::{RoleChange, Timing};
@@ -39,6 +42,9 @@ pub(super) struct Reconciler {
     pub(super) logs: LogDirs,
     /// Found on disk at start, and not claimed by an image yet.
     pub(super) recovered: HashMap<TopicIdPartition, Arc<PartitionLog>>,
+    pub(super) lives: Arc<Lives>,
+    /// Of topics that do not say themselves.
+    pub(super) durability: Durability,
     pub(super) timing: Timing,
     pub(super) metrics: Metrics,
     /// What the partitions follow.
@@ -154,13 +160,19 @@ impl Reconciler {
     /// Makes what is not there yet, over recovered logs or new ones, and shows all of it at once.
     fn create(&mut self, held: &[Held<'_>], image: &MetadataImage) {
         let mut created = Vec::new();
+        // Partitions of a topic come one after the other, and share its config.
+        let mut last = None;
         for (id, _) in held {
             if self.registry.get(*id).is_some() {
                 continue;
             }
             let topic = image.topic_by_id(id.topic_id).expect("its partitions are in this image");
             let name = TopicPartition { topic: topic.name.clone(), partition: id.partition };
-            let config = image.topic_config(&topic.name);
+            let config = match &last {
+                Some((topic_id, config)) if *topic_id == id.topic_id => Arc::clone(config),
+                _ => self.config(image, &topic.name),
+            };
+            last = Some((id.topic_id, config.clone()));
             let log = match self.recovered.remove(id) {
                 Some(log) => {
                     log.update_config(config);
@@ -182,6 +194,14 @@ impl Reconciler {
         if !created.is_empty() {
             self.registry.update(|partitions| partitions.extend(created));
         }
+    }
+
+    fn config(&self, image: &MetadataImage, topic: &str) -> Arc<TopicConfig> {
+        let config = image.topic_config(topic);
+        if config.durability.unwrap_or(self.durability) == Durability::PageCache {
+            self.lives.uses_page_cache();
+        }
+        config
     }
 
     fn apply(&self, held: &[&Held<'_>]) {
@@ -211,7 +231,7 @@ impl Reconciler {
     fn follow_configs(&self, delta: &MetadataDelta, image: &MetadataImage) {
         for topic_id in &delta.topics_reconfigured {
             let Some(topic) = image.topic_by_id(*topic_id) else { continue };
-            let config = image.topic_config(&topic.name);
+            let config = self.config(image, &topic.name);
             for (partition, _) in (0..).zip(&topic.partitions) {
                 let id = TopicIdPartition { topic_id: *topic_id, partition };
                 if let Some(partition) = self.registry.get(id) {

@@ -13,11 +13,13 @@ use tracing::{error, info};
 use super::alter_partition::{AlterPartitionSender, IsrChanges};
 use super::events::Events;
 use super::lifecycle::{Lifecycle, Phase, Signals};
+use super::previous_life::Lives;
 use super::producer_ids::ProducerIds;
 use super::publication::Publication;
 use super::reconciler::Reconciler;
 use super::registry::Registry;
 use super::stream_follower::FollowerStreams;
+use super::stream_leader::LeaderStreams;
 use super::ticks::Ticks;
 use super::visibility::Visibility;
 use super::{Broker, BrokerConfig, ControlPlane};
@@ -45,6 +47,7 @@ impl Broker {
     ) -> Result<Arc<Self>, Error> {
         let (registry, signals) = (Arc::<Registry>::default(), Arc::new(Signals::new()));
         let (logs, recovered) = open_logs(&config, &registry, &signals).await?;
+        let lives = Arc::new(Lives::new(config.log_dirs, config.durability));
         let publication = Arc::new(Publication::new());
         config.metrics.observe(identity.node_id, publication.clone());
         let (isr_changes, ticks) = (Arc::<IsrChanges>::default(), Arc::<Ticks>::default());
@@ -56,7 +59,8 @@ impl Broker {
             publication: publication.clone(),
             endpoints: config.endpoints,
             rack: config.rack,
-            previous_broker_epoch: logs.previous_broker_epoch(),
+            previous_broker_epoch: lives.previous_broker_epoch(logs.previous_broker_epoch()),
+            lives: lives.clone(),
             heartbeat_interval: config.heartbeat_interval,
             controlled_shutdown_max: config.controlled_shutdown_max,
             signals: signals.clone(),
@@ -78,6 +82,8 @@ impl Broker {
             recovered: recovered.into_iter().map(|log| (log.id(), log)).collect::<HashMap<_, _>>(),
             timing: Timing { lag_max: config.replica_lag_max, ..Timing::default() },
             metrics: metrics.clone(),
+            lives,
+            durability: config.durability,
             followed: Arc::default(),
         };
         let sender = AlterPartitionSender {
@@ -87,6 +93,7 @@ impl Broker {
             changes: isr_changes,
             metrics: metrics.clone(),
         };
+        let leader_streams = Arc::new(LeaderStreams::new(registry.clone(), metrics.clone()));
         let images = control.images();
         let visibility =
             Visibility { node_id: identity.node_id, peers, publication: publication.clone() };
@@ -102,6 +109,7 @@ impl Broker {
             visibility,
             logs,
             static_configs: config.static_configs,
+            leader_streams,
             metrics,
             data,
             partitions_thread: Mutex::new(Some(thread)),

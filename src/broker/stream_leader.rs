@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
 use super::metrics::Metrics;
@@ -30,42 +31,63 @@ use crate::types::NodeId;
 /// Bytes of batches in one frame, give or take one batch.
 const FRAME_BUDGET: usize = 1 << 20;
 
-/// Serves a follower until its connection ends. Runs on the data runtime.
-pub(super) async fn serve(
+/// The streams of all followers.
+#[derive(Debug)]
+pub(super) struct LeaderStreams {
     registry: Arc<Registry>,
     metrics: Metrics,
-    node: NodeHello,
-    reader: FrameReader,
-    writer: FrameWriter,
-) {
-    let (follower, broker_epoch) = (node.node_id, node.broker_epoch);
-    // The connection was accepted by the control runtime; its bytes are the data runtime's work.
-    let (reader, writer) = match net::rehome(reader, writer) {
-        Ok(halves) => halves,
-        Err(error) => {
-            warn!(%follower, %error, "cannot take over a replica stream");
-            return;
+    /// Per follower, to end its stream when it opens another: the old one may be that of a host that is gone.
+    current: Mutex<HashMap<NodeId, Arc<Notify>>>,
+}
+
+impl LeaderStreams {
+    pub(super) fn new(registry: Arc<Registry>, metrics: Metrics) -> Self {
+        Self { registry, metrics, current: Mutex::default() }
+    }
+
+    /// Serves a follower until its connection ends. Runs on the data runtime.
+    pub(super) async fn serve(
+        self: Arc<Self>,
+        node: NodeHello,
+        reader: FrameReader,
+        writer: FrameWriter,
+    ) {
+        let (follower, broker_epoch) = (node.node_id, node.broker_epoch);
+        // The connection was accepted by the control runtime; its bytes are the data runtime's work.
+        let (reader, writer) = match net::rehome(reader, writer) {
+            Ok(halves) => halves,
+            Err(error) => {
+                warn!(%follower, %error, "cannot take over a replica stream");
+                return;
+            }
+        };
+        info!(%follower, %broker_epoch, "replica stream opened");
+        let superseded = Arc::<Notify>::default();
+        let before = self.current.lock().insert(follower, superseded.clone());
+        if let Some(before) = before {
+            before.notify_one();
         }
-    };
-    info!(%follower, %broker_epoch, "replica stream opened");
-    let stream = Stream {
-        registry,
-        metrics,
-        node,
-        outbox: Arc::default(),
-        slots: Mutex::default(),
-        refusals: Mutex::default(),
-    };
-    // Both halves in one task, so that an ack and the push it causes need no hand-off between threads. Neither future
-    // is dropped before the connection ends.
-    let ended = tokio::select! {
-        ended = stream.read(reader) => ended,
-        ended = stream.write(writer) => ended,
-    };
-    stream.unsubscribe_all();
-    match ended {
-        Ok(()) => info!(%follower, %broker_epoch, "replica stream closed by the follower"),
-        Err(error) => info!(%follower, %broker_epoch, %error, "replica stream ended"),
+        let stream = Stream {
+            registry: self.registry.clone(),
+            metrics: self.metrics.clone(),
+            node,
+            outbox: Arc::default(),
+            slots: Mutex::default(),
+            refusals: Mutex::default(),
+        };
+        // Both halves in one task, so that an ack and the push it causes need no hand-off between threads. Neither
+        // future is dropped before the connection ends.
+        let ended = tokio::select! {
+            ended = stream.read(reader) => ended,
+            ended = stream.write(writer) => ended,
+            () = superseded.notified() => Err(io::Error::other("the follower has opened another")),
+        };
+        stream.unsubscribe_all();
+        self.current.lock().retain(|_, current| !Arc::ptr_eq(current, &superseded));
+        match ended {
+            Ok(()) => info!(%follower, %broker_epoch, "replica stream closed by the follower"),
+            Err(error) => info!(%follower, %broker_epoch, %error, "replica stream ended"),
+        }
     }
 }
 
