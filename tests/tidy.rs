@@ -215,6 +215,28 @@ fn invariant_numbers(document: &str, files: &[File]) -> Findings {
     findings
 }
 
+/// Dependencies are pinned exactly, and each has its line in the decision about them.
+fn dependencies(manifest: &str, decision: &str) -> Findings {
+    let mut section = "";
+    let mut findings = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            section = line;
+        } else if section.ends_with("dependencies]")
+            && let Some((name, requirement)) = line.split_once(" = ")
+        {
+            if !requirement.contains("\"=") {
+                findings.push(format!("`{name}` is not pinned"));
+            }
+            let names = |line: &str| lines_with_word(line, name).next().is_some();
+            if !decision.lines().any(names) {
+                findings.push(format!("`{name}` has no line in the decision"));
+            }
+        }
+    }
+    findings
+}
+
 // ---- Running them ---------------------------------------------------------------------------------------------------
 
 #[test]
@@ -262,6 +284,13 @@ fn nothing_names_a_machine() {
 #[test]
 fn invariants_are_numbered_and_used() {
     let findings = invariant_numbers(&read("INVARIANTS.md"), &rust_files(&RUST_FOLDERS[..3]));
+    assert!(findings.is_empty(), "\n{}", findings.join("\n"));
+}
+
+#[test]
+fn dependencies_are_pinned_and_explained() {
+    let decision = read("docs/decisions/0001-dependencies.md");
+    let findings = dependencies(&read("Cargo.toml"), &decision);
     assert!(findings.is_empty(), "\n{}", findings.join("\n"));
 }
 
@@ -328,6 +357,14 @@ fn self_test_invariants() {
     assert!(cite(concat!("assert!(true, \"INV", "-HW-1\");")).is_empty());
     assert_eq!(cite("").len(), 1, "defined, never cited");
     assert_eq!(cite(concat!("// INV", "-HW-1 and INV", "-HW-2")).len(), 1, "cited, never defined");
+}
+
+#[test]
+fn self_test_dependencies() {
+    let check = |manifest: &str| dependencies(manifest, "| known | for | why |").len();
+    assert_eq!(check("[dependencies]\nknown = \"=1.0.0\"\n[lints]\nx = \"deny\""), 0);
+    assert_eq!(check("[dependencies]\nknown = \"1\""), 1);
+    assert_eq!(check("[dev-dependencies]\nunknown = { version = \"=1.0.0\" }"), 1);
 }
 
 #[test]

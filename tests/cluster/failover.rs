@@ -1,4 +1,4 @@
-//! Nodes die or freeze while records are written.
+//! Nodes die or freeze while records are written: it ends every time, and nothing is lost (INV-25).
 
 use super::harness::{Cluster, eventually};
 use super::workload::Load;
@@ -90,6 +90,7 @@ async fn killing_all_three_at_once_loses_nothing() {
     cluster.finish();
 }
 
+/// INV-18 and INV-3.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_wakes_up_deposed_is_harmless() {
     let mut cluster = Cluster::start().await;

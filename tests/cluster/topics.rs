@@ -1,4 +1,4 @@
-//! Topics through the admin port of any node: what was answered is visible everywhere.
+//! Topics through the admin port of any node: what was answered is visible everywhere (INV-8).
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Numbered records through our client, and the check of what can be read back.
 //!
-//! The promise under test: with acks=all and an idempotent producer, every acknowledged record is read back at the offset
+//! The promise under test (INV-10, INV-12, INV-21): with acks=all and an idempotent producer, every acknowledged record is read back at the offset
 //! that the acknowledgement named, in the order in which it was sent, once. A record whose fate the producer does not know
 //! may be there or not, but not twice and not out of order.
 

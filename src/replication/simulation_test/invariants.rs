@@ -1,4 +1,4 @@
-//! The invariants of replication.md 7 that concern one partition, by number.
+//! The invariants of INVARIANTS.md that concern one partition, by number.
 
 use super::model::index;
 use super::world::{Node, World};
@@ -19,13 +19,13 @@ impl World {
             for member in &image.isr {
                 assert!(
                     leader.isr().maximal_contains(*member),
-                    "{member} is in the ISR, but not in what leader {id} takes for it (11): {:?}",
+                    "{member} is in the ISR, but not in what leader {id} takes for it (INV-11): {:?}",
                     leader.isr()
                 );
                 let vouched = self.nodes[member].log.ends().durable;
                 assert!(
                     leader.high_watermark() <= vouched,
-                    "leader {id} has {}, ISR member {member} only {vouched} (11)",
+                    "leader {id} has {}, ISR member {member} only {vouched} (INV-11)",
                     leader.high_watermark()
                 );
             }
@@ -35,7 +35,7 @@ impl World {
             for other in &logs[at + 1..] {
                 let agree = one.iter().zip(*other).rposition(|(a, b)| a.epoch == b.epoch);
                 let prefix = agree.map_or(0, |last| last + 1);
-                assert_eq!(one[..prefix], other[..prefix], "log matching (13)");
+                assert_eq!(one[..prefix], other[..prefix], "INV-13");
             }
         }
     }
@@ -46,7 +46,10 @@ impl World {
             let exposed = node.log.entries[at].id;
             match self.committed.get(at) {
                 Some(&committed) => {
-                    assert_eq!(exposed, committed, "{id} exposes another record at {at} (11, 12)");
+                    assert_eq!(
+                        exposed, committed,
+                        "{id} exposes another record at {at} (INV-11, INV-12)"
+                    );
                 }
                 None => self.committed.push(exposed),
             }
@@ -57,14 +60,14 @@ impl World {
     /// Whenever the controller has changed the leader.
     pub(super) fn check_elected(&self) {
         if let Some(leader) = self.controller.latest().partition.leader.known() {
-            self.check_complete(leader, "was elected (14)");
+            self.check_complete(leader, "was elected (INV-14)");
         }
     }
 
     /// Whenever the controller has accepted an ISR.
     pub(super) fn check_new_isr(&self) {
         for member in &self.controller.latest().partition.isr {
-            self.check_complete(*member, "was put into the ISR (16)");
+            self.check_complete(*member, "was put into the ISR (INV-16)");
         }
     }
 

@@ -17,7 +17,7 @@ pub(crate) fn kontiki() -> Command {
     command
 }
 
-/// `kontiki server` with its settings and its log. Killed when dropped.
+/// `kontiki server` with its settings and its log. Killed when dropped, and it ends with this process in any case.
 #[derive(Debug)]
 pub(crate) struct Node {
     settings: Vec<(String, String)>,
@@ -47,7 +47,8 @@ impl Node {
             file.unwrap_or_else(|error| panic!("{}: {error}", self.log.display()))
         };
         let mut command = kontiki();
-        command.arg("server");
+        // However this process ends, the pipe ends with it, and the node with the pipe.
+        command.args(["server", "--exit-with-parent"]).stdin(Stdio::piped());
         for (key, value) in &self.settings {
             command.arg("--set").arg(format!("{key}={value}"));
         }
