@@ -1,6 +1,6 @@
 //! CreateTopics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::dispatch::{Call, Reply};
 use super::refusal::{each, outcome_of, unexpected_reply};
@@ -21,7 +21,10 @@ pub(super) async fn handle(
     request: CreateTopicsRequest,
 ) -> Reply<CreateTopicsResponse> {
     let CreateTopicsRequest { topics: asked, timeout_ms, validate_only } = request;
-    let checked: Vec<_> = asked.iter().map(|topic| check(topic, &asked)).collect();
+    let checked: Vec<_> = {
+        let names = count_names(&asked);
+        asked.iter().map(|topic| check(topic, &names)).collect()
+    };
     let topics: Vec<_> = checked.iter().filter_map(|topic| topic.as_ref().ok().cloned()).collect();
     let count = topics.len();
     let results = if count == 0 {
@@ -45,13 +48,22 @@ pub(super) async fn handle(
     CreateTopicsResponse { topics: topics.collect(), ..Default::default() }.into()
 }
 
+/// How often each name stands in the request.
+fn count_names(topics: &[CreatableTopic]) -> HashMap<&str, usize> {
+    let mut names = HashMap::new();
+    for topic in topics {
+        *names.entry(topic.name.as_str()).or_default() += 1;
+    }
+    names
+}
+
 /// What the controller cannot be asked, because its words have no room for the contradiction.
 fn check(
     topic: &CreatableTopic,
-    all: &[CreatableTopic],
+    names: &HashMap<&str, usize>,
 ) -> Result<controller::CreatableTopic, Refusal> {
     let refuse = |code, message: &str| Err(Refusal::new(code, message));
-    if all.iter().filter(|other| other.name == topic.name).count() > 1 {
+    if names.get(topic.name.as_str()).is_some_and(|count| *count > 1) {
         return refuse(ErrorCode::InvalidRequest, "the request names this topic more than once");
     }
     if !topic.assignments.is_empty() && (topic.num_partitions, topic.replication_factor) != (-1, -1)
@@ -115,4 +127,48 @@ fn configs(front: &Front, topic: &str) -> Vec<CreatedTopicConfig> {
         is_sensitive: false,
     });
     configs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::kafka::CreatableAssignment;
+
+    fn topic(name: &'static str, count: i32, assigned: &[(i32, i32)]) -> CreatableTopic {
+        let assignments = assigned.iter().map(|(partition_index, broker)| CreatableAssignment {
+            partition_index: *partition_index,
+            broker_ids: vec![*broker],
+        });
+        CreatableTopic {
+            name: name.into(),
+            num_partitions: count,
+            replication_factor: -1,
+            assignments: assignments.collect(),
+            configs: Vec::new(),
+        }
+    }
+
+    fn code(topic: &CreatableTopic, all: &[CreatableTopic]) -> Option<ErrorCode> {
+        check(topic, &count_names(all)).err().map(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn contradictions_are_refused_before_the_controller_is_asked() {
+        let all = [topic("a", 1, &[]), topic("b", 1, &[]), topic("a", 2, &[])];
+        assert_eq!(code(&all[0], &all), Some(ErrorCode::InvalidRequest));
+        assert_eq!(code(&all[1], &all), None);
+        assert_eq!(code(&topic("c", -1, &[(0, 1), (1, 2)]), &[]), None);
+        assert_eq!(code(&topic("c", 2, &[(0, 1)]), &[]), Some(ErrorCode::InvalidRequest));
+        assert_eq!(
+            code(&topic("c", -1, &[(0, 1), (0, 2)]), &[]),
+            Some(ErrorCode::InvalidReplicaAssignment)
+        );
+    }
+
+    #[test]
+    fn every_topic_gets_an_id_of_its_own() {
+        let (a, b) = (topic("a", 1, &[]), topic("b", 1, &[]));
+        let ids = [&a, &b].map(|topic| check(topic, &HashMap::new()).expect("fine").topic_id);
+        assert!(ids[0] != ids[1] && !ids[0].is_zero());
+    }
 }

@@ -1,5 +1,7 @@
 //! DescribeConfigs: every config of topics and brokers, with type, source and synonyms.
 
+use std::collections::HashSet;
+
 use super::dispatch::{Call, Reply};
 use super::refusal::outcome_of;
 use crate::controller::Refusal;
@@ -28,7 +30,11 @@ pub(super) async fn handle(
 ) -> Reply<DescribeConfigsResponse> {
     let broker = &call.front.broker;
     let image = broker.image();
-    let results = request.resources.iter().map(|asked| {
+    // A resource that is named twice is described once, so that a small request has no huge answer.
+    let mut seen = HashSet::new();
+    let resources = request.resources.iter();
+    let resources = resources.filter(|r| seen.insert((r.resource_type, r.resource_name.as_str())));
+    let results = resources.map(|asked| {
         let described = resource(asked.resource_type, &asked.resource_name)
             .and_then(|resource| Ok((broker.describe_configs(&resource)?, resource)));
         let mut result = DescribeConfigsResult {

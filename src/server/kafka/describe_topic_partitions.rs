@@ -101,3 +101,45 @@ fn describe(
         ..Default::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::test_support::image_with_topic;
+
+    /// (topic, error, partitions) of each topic on a page, and where the next page starts.
+    type Page = (Vec<(String, i16, Vec<i32>)>, Option<(String, i32)>);
+
+    fn shown(response: &DescribeTopicPartitionsResponse) -> Page {
+        let topics = response.topics.iter().map(|topic| {
+            let partitions = topic.partitions.iter().map(|p| p.partition_index).collect();
+            (topic.name.as_deref().unwrap_or_default().to_owned(), topic.error_code, partitions)
+        });
+        let cursor = response.next_cursor.0.as_ref();
+        let next = cursor.map(|c| (c.topic_name.to_string(), c.partition_index));
+        (topics.collect(), next)
+    }
+
+    #[test]
+    fn pages_follow_one_another_without_gaps() {
+        let image = image_with_topic("m", 5);
+        let names = || vec![Text::from("a"), "m".into(), "z".into()];
+        let first = page(&image, names(), None, 2);
+        let unknown = |name: &str| (name.to_owned(), 3, Vec::new());
+        let known = |partitions| ("m".to_owned(), 0, partitions);
+        let next = |partition| Some(("m".to_owned(), partition));
+        assert_eq!(shown(&first), (vec![unknown("a"), known(vec![0, 1])], next(2)));
+        let second = page(&image, names(), first.next_cursor.0.as_ref(), 2);
+        assert_eq!(shown(&second), (vec![known(vec![2, 3])], next(4)));
+        let third = page(&image, names(), second.next_cursor.0.as_ref(), 2);
+        assert_eq!(shown(&third), (vec![known(vec![4]), unknown("z")], None));
+    }
+
+    #[test]
+    fn a_cursor_beyond_everything_shows_nothing() {
+        let image = image_with_topic("m", 2);
+        let cursor = TopicPartitionCursor { topic_name: "m".into(), partition_index: i32::MAX };
+        let response = page(&image, vec!["m".into()], Some(&cursor), 10);
+        assert_eq!(shown(&response), (vec![("m".to_owned(), 0, Vec::new())], None));
+    }
+}

@@ -1,5 +1,6 @@
 //! From frames to handlers and back: the rows of `api_table!` become one `match`.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::connection::{Answer, Service, Started, Work};
 use super::output::Response;
 use super::{Front, api_versions};
 use crate::protocol::kafka::{
-    Api, ApiVersionsRequest, Reader, Request, RequestHeader, api_table, encode_response,
+    Api, ApiVersionsRequest, Reader, Request, RequestHeader, Text, api_table, encode_response,
 };
 use crate::storage::Slice;
 
@@ -51,43 +52,83 @@ impl Dispatcher {
     pub(super) fn new(front: Arc<Front>) -> Self {
         Self { front }
     }
-
-    fn try_start(&self, frame: BytesMut) -> Result<Started, String> {
-        let mut reader = Reader::new(frame);
-        let header = RequestHeader::read(&mut reader)
-            .map_err(|error| format!("the header of a request is unreadable: {error}"))?;
-        let RequestHeader { api_key, api_version: version, correlation_id, .. } = header;
-        let client = header.client_id.as_deref().unwrap_or("");
-        let Some(api) = Api::from_key(api_key) else {
-            return Err(format!(
-                "client {client:?} sent API key {api_key}, version {version}, which is not served"
-            ));
-        };
-        if !api.advertised().contains(&version) {
-            let (name, served) = (api.name(), api.advertised());
-            if api != Api::ApiVersions {
-                return Err(format!(
-                    "client {client:?} sent {name} version {version}; {served:?} are served"
-                ));
-            }
-            // In a version that every client can read, so that it can choose another.
-            let response = api_versions::unsupported_version();
-            let work = async move { encode::<ApiVersionsRequest>(0, correlation_id, response) };
-            return Ok(Started::Alone(Box::pin(work)));
-        }
-        let call = Call { front: self.front.clone(), version };
-        let work = start(api, call, correlation_id, reader).map_err(|error| {
-            let name = api.name();
-            format!("client {client:?} sent an unreadable {name} version {version}: {error}")
-        })?;
-        // A produce is appended when it is started; all others start when they are polled.
-        Ok(if api == Api::Produce { Started::Beside(work) } else { Started::Alone(work) })
-    }
 }
 
 impl Service for Dispatcher {
     fn start(&mut self, frame: BytesMut) -> Started {
-        self.try_start(frame).unwrap_or_else(Started::Close)
+        match route(frame) {
+            Ok(Route::Serve { api, version, correlation_id, client, body }) => {
+                let call = Call { front: self.front.clone(), version };
+                match start(api, call, correlation_id, body) {
+                    // A produce is appended when it is started; all others start when they are polled.
+                    Ok(work) if api == Api::Produce => Started::Beside(work),
+                    Ok(work) => Started::Alone(work),
+                    Err(error) => {
+                        let name = api.name();
+                        Started::Close(format!(
+                            "{client} sent an unreadable {name} version {version}: {error}"
+                        ))
+                    }
+                }
+            }
+            Ok(Route::TellVersions { correlation_id }) => {
+                let response = api_versions::unsupported_version();
+                let work = async move { encode::<ApiVersionsRequest>(0, correlation_id, response) };
+                Started::Alone(Box::pin(work))
+            }
+            Err(reason) => Started::Close(reason),
+        }
+    }
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+enum Route {
+    Serve {
+        api: Api,
+        version: i16,
+        correlation_id: i32,
+        /// For the log.
+        client: ClientName,
+        body: Reader,
+    },
+    /// ApiVersions in a version that is not served: answered in the first one, which every client can read, so that it
+    /// can choose another.
+    TellVersions { correlation_id: i32 },
+}
+
+/// What a client calls itself.
+#[derive(Debug)]
+struct ClientName(Option<Text>);
+
+impl fmt::Display for ClientName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(name) => write!(f, "client {name:?}"),
+            None => f.write_str("a client"),
+        }
+    }
+}
+
+/// Reads the header. `Err`: there is no answer to this, and the connection must end.
+fn route(frame: BytesMut) -> Result<Route, String> {
+    let mut body = Reader::new(frame);
+    let header = RequestHeader::read(&mut body)
+        .map_err(|error| format!("the header of a request is unreadable: {error}"))?;
+    let RequestHeader { api_key, api_version: version, correlation_id, client_id } = header;
+    let client = ClientName(client_id);
+    let Some(api) = Api::from_key(api_key) else {
+        return Err(format!(
+            "{client} sent API key {api_key}, version {version}; it is not served"
+        ));
+    };
+    if api.advertised().contains(&version) {
+        Ok(Route::Serve { api, version, correlation_id, client, body })
+    } else if api == Api::ApiVersions {
+        Ok(Route::TellVersions { correlation_id })
+    } else {
+        let (name, served) = (api.name(), api.advertised());
+        Err(format!("{client} sent {name} version {version}; {served:?} are served"))
     }
 }
 
@@ -146,5 +187,56 @@ fn encode<Q: Request>(
         }
         Reply::Silence => Answer::Silence,
         Reply::Close(reason) => Answer::Close(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::kafka::{ApiVersionsResponse, decode_response};
+
+    fn frame(key: i16, version: i16) -> BytesMut {
+        let mut frame = BytesMut::new();
+        frame.extend_from_slice(&key.to_be_bytes());
+        frame.extend_from_slice(&version.to_be_bytes());
+        frame.extend_from_slice(&[0, 0, 0, 7, 0, 2, b'm', b'e', 0, 0, 0]);
+        frame
+    }
+
+    #[test]
+    fn served_versions_are_served_and_others_end_the_connection() {
+        for api in Api::ALL.iter().copied().filter(|api| *api != Api::ApiVersions) {
+            for version in api.advertised() {
+                let route = route(frame(api.key(), version));
+                assert!(matches!(route, Ok(Route::Serve { correlation_id: 7, .. })), "{route:?}");
+            }
+            let refused = route(frame(api.key(), api.served().end() + 1)).expect_err("too new");
+            assert!(refused.contains(api.name()) && refused.contains("\"me\""), "{refused}");
+            assert!(route(frame(api.key(), -1)).is_err());
+        }
+        for key in [-1, 4, 11, 999] {
+            assert!(route(frame(key, 0)).is_err(), "{key}");
+        }
+        assert!(route(BytesMut::from(&[0, 3, 0][..])).is_err());
+    }
+
+    #[test]
+    fn api_versions_is_answered_in_every_version() {
+        for version in [0, 4] {
+            let route = route(frame(18, version));
+            assert!(matches!(route, Ok(Route::Serve { .. })), "{route:?}");
+        }
+        for version in [5, 127, -1] {
+            let route = route(frame(18, version));
+            assert!(matches!(route, Ok(Route::TellVersions { correlation_id: 7 })), "{route:?}");
+        }
+        let answer = encode::<ApiVersionsRequest>(0, 7, api_versions::unsupported_version());
+        let Answer::Response(response) = answer else { panic!("no response") };
+        let bytes = BytesMut::from(&response.encoded.bytes[..]);
+        let (correlation_id, read): (i32, ApiVersionsResponse) =
+            decode_response::<ApiVersionsRequest>(0, bytes).expect("version 0");
+        let listed: Vec<_> =
+            read.api_keys.iter().map(|r| (r.api_key, r.min_version, r.max_version)).collect();
+        assert_eq!((correlation_id, read.error_code, listed), (7, 35, vec![(18, 0, 4)]));
     }
 }

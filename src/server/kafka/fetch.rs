@@ -86,7 +86,7 @@ pub(super) async fn handle(call: Call, request: FetchRequest) -> Reply<FetchResp
     let mut slices = Vec::new();
     for (((topic, row), id), result) in rows.into_iter().zip(ids).zip(results) {
         topics[topic].partitions[row] =
-            finish(id, result, request.isolation_level, &mut hints, &mut slices);
+            finish(id, result, by_id, request.isolation_level, &mut hints, &mut slices);
     }
     let node_endpoints = hints.endpoints;
     let response = FetchResponse { responses: topics, node_endpoints, ..Default::default() };
@@ -117,6 +117,7 @@ fn failed(partition_index: i32, code: ErrorCode) -> FetchPartitionResponse {
 fn finish(
     id: TopicIdPartition,
     result: Result<FetchedSlice, PartitionError>,
+    by_id: bool,
     isolation_level: i8,
     hints: &mut LeaderHints<'_>,
     slices: &mut Vec<Slice>,
@@ -125,7 +126,8 @@ fn finish(
         Ok(fetched) => fetched,
         Err(error) => {
             let current_leader = hints.hint(id, &error);
-            return FetchPartitionResponse { current_leader, ..failed(id.partition, error.code) };
+            let code = view::vanished(error.code, by_id);
+            return FetchPartitionResponse { current_leader, ..failed(id.partition, code) };
         }
     };
     let size = fetched.slice.size;

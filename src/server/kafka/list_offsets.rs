@@ -41,7 +41,8 @@ fn look_up(
     if let Some(query) = query(call.version, partition.timestamp)? {
         let id = TopicIdPartition { topic_id, partition: partition_index };
         let epoch = LeaderEpoch(partition.current_leader_epoch);
-        let listed = call.front.broker.list_offset(id, query, epoch).map_err(|e| e.code)?;
+        let listed = call.front.broker.list_offset(id, query, epoch);
+        let listed = listed.map_err(|error| view::vanished(error.code, false))?;
         response.offset = listed.offset;
         response.timestamp = listed.timestamp;
         response.leader_epoch = listed.leader_epoch.0;

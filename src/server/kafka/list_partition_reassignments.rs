@@ -28,7 +28,7 @@ pub(super) async fn handle(
 
 fn ongoing(topic: &TopicImage, asked: impl Fn(i32) -> bool) -> Option<OngoingTopicReassignment> {
     let moving = (0..).zip(&topic.partitions).filter(|(index, partition)| {
-        asked(*index) && !(partition.adding.is_empty() && partition.removing.is_empty())
+        !(partition.adding.is_empty() && partition.removing.is_empty()) && asked(*index)
     });
     let partitions: Vec<_> = moving
         .map(|(partition_index, partition)| OngoingPartitionReassignment {

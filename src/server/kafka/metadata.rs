@@ -1,5 +1,7 @@
 //! Metadata: brokers, topics, and who leads which partition.
 
+use std::collections::HashSet;
+
 use super::dispatch::{Call, Reply};
 use super::refusal::{each, unexpected_reply};
 use super::{Front, view};
@@ -14,6 +16,9 @@ use crate::protocol::kafka::{
 };
 use crate::types::random;
 
+/// Topics that one request may create by asking for them. The client asks again for the rest.
+const CREATE_MAX: usize = 100;
+
 /// How long a topic that is created by asking for it may take.
 const CREATE_TIMEOUT_MS: i32 = 5_000;
 
@@ -21,7 +26,7 @@ pub(super) async fn handle(call: Call, request: MetadataRequest) -> Reply<Metada
     let front = &*call.front;
     let asked = match request.topics {
         Some(topics) if topics.is_empty() && call.version == 0 => None,
-        topics => topics,
+        topics => topics.map(each_once),
     };
     let mut image = front.broker.image();
     let mut refused = Vec::new();
@@ -74,18 +79,18 @@ pub(super) async fn handle(call: Call, request: MetadataRequest) -> Reply<Metada
     .into()
 }
 
-/// Names that were asked for and that nobody has, each once.
+/// A topic that is named twice is shown once, so that a small request has no huge answer.
+fn each_once(mut topics: Vec<MetadataRequestTopic>) -> Vec<MetadataRequestTopic> {
+    let mut seen = HashSet::new();
+    topics.retain(|topic| seen.insert((topic.topic_id, topic.name.as_deref().map(str::to_owned))));
+    topics
+}
+
+/// Names that were asked for and that nobody has.
 fn missing_names(image: &MetadataImage, asked: &[MetadataRequestTopic]) -> Vec<Text> {
-    let mut missing: Vec<Text> = Vec::new();
-    for topic in asked.iter().filter(|topic| topic.topic_id.is_zero()) {
-        if let Some(name) = &topic.name
-            && image.topic(name).is_none()
-            && !missing.contains(name)
-        {
-            missing.push(name.clone());
-        }
-    }
-    missing
+    let named = asked.iter().filter(|topic| topic.topic_id.is_zero());
+    let missing = named.filter_map(|topic| topic.name.as_ref());
+    missing.filter(|name| image.topic(name).is_none()).take(CREATE_MAX).cloned().collect()
 }
 
 /// Creates topics with the cluster's defaults. Returns those that were refused, and why.
@@ -164,5 +169,71 @@ fn known(image: &MetadataImage, topic: &TopicImage) -> MetadataTopic {
         is_internal: view::is_internal(&topic.name),
         partitions: partitions.collect(),
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::MetadataRecord;
+    use crate::metadata::test_support::{apply, image_with_topic, led_by, uuid};
+    use crate::types::NodeId;
+
+    fn named(name: &'static str) -> MetadataRequestTopic {
+        MetadataRequestTopic { name: Some(name.into()), ..Default::default() }
+    }
+
+    #[test]
+    fn partitions_without_a_live_leader_say_so() {
+        let mut image = image_with_topic("t", 2);
+        let topic = image.topic("t").expect("created").clone();
+        apply(&mut image, vec![led_by(&topic, 1, NodeId::NONE.0)]);
+        let shown = one(&image, &named("t"), &[], 12);
+        let leaders: Vec<_> = shown
+            .partitions
+            .iter()
+            .map(|p| (p.partition_index, p.error_code, p.leader_id, p.leader_epoch))
+            .collect();
+        assert_eq!(leaders, [(0, 0, 1, 0), (1, 5, -1, 1)]);
+        assert_eq!((shown.error_code, shown.topic_id), (0, uuid(1)));
+        assert!(shown.partitions[0].offline_replicas.is_empty());
+    }
+
+    #[test]
+    fn only_live_brokers_are_listed() {
+        let mut image = image_with_topic("t", 1);
+        let broker_epoch = image.broker(NodeId(3)).expect("registered").broker_epoch;
+        let fence = crate::metadata::BrokerChangeRecord {
+            node_id: NodeId(3),
+            broker_epoch,
+            fenced: Some(true),
+            in_controlled_shutdown: None,
+        };
+        apply(&mut image, vec![MetadataRecord::BrokerChange(fence)]);
+        let listed: Vec<_> = view::live_endpoints(&image).iter().map(|n| n.node_id).collect();
+        assert_eq!(listed, [1, 2]);
+        assert_eq!(one(&image, &named("t"), &[], 12).partitions[0].offline_replicas, [3]);
+    }
+
+    #[test]
+    fn unknown_topics_are_told_by_name_or_by_id() {
+        let image = image_with_topic("t", 1);
+        let by_name = one(&image, &named("u"), &[], 12);
+        assert_eq!((by_name.error_code, by_name.name), (3, Some("u".into())));
+        let asked = MetadataRequestTopic { topic_id: uuid(9), name: None };
+        let by_id = one(&image, &asked, &[], 12);
+        assert_eq!((by_id.error_code, by_id.name, by_id.topic_id), (100, None, uuid(9)));
+
+        let refused = |code| [(Text::from("u"), Refusal::new(code, ""))];
+        let after = |code| one(&image, &named("u"), &refused(code), 12).error_code;
+        assert_eq!(after(ErrorCode::InvalidTopicException), 17);
+        assert_eq!(after(ErrorCode::RequestTimedOut), 5);
+    }
+
+    #[test]
+    fn what_is_asked_for_twice_is_served_once() {
+        let asked = each_once(vec![named("a"), named("b"), named("a")]);
+        assert_eq!(asked.len(), 2);
+        assert_eq!(missing_names(&image_with_topic("a", 1), &asked), [Text::from("b")]);
     }
 }

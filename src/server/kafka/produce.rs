@@ -121,6 +121,7 @@ fn finish(
     acks: i16,
 ) -> Reply<ProduceResponse> {
     let image = call.front.broker.image();
+    let by_id = call.version >= IDS_FROM;
     let mut hints = LeaderHints::new(&image);
     for ((id, topic, row), result) in draft.rows.iter().zip(results) {
         let response = &mut draft.topics[*topic].partition_responses[*row];
@@ -131,7 +132,7 @@ fn finish(
                 response.log_start_offset = produced.log_start_offset;
             }
             Err(error) => {
-                response.error_code = error.code.code();
+                response.error_code = view::vanished(error.code, by_id).code();
                 response.current_leader = hints.hint(*id, &error);
                 response.error_message = Some(error.message.into());
             }
@@ -159,5 +160,59 @@ fn silence(topics: &[ProduceTopicResponse]) -> Reply<ProduceResponse> {
                 "a produce with acks=0 to {name}-{index} failed: {code}: {message}"
             ))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition(attributes: u8) -> ProducePartition {
+        let mut batch = BytesMut::zeroed(61);
+        batch[CODEC_AT] = attributes;
+        ProducePartition { index: 0, records: Records::Bytes(batch) }
+    }
+
+    #[test]
+    fn zstd_needs_version_7() {
+        assert!(batch(6, partition(3)).is_ok());
+        assert!(batch(7, partition(4)).is_ok());
+        let (code, _) = batch(6, partition(4 | 8)).expect_err("too old");
+        assert_eq!(code, ErrorCode::UnsupportedCompressionType);
+        let nothing = ProducePartition { index: 0, records: Records::Null };
+        assert_eq!(batch(9, nothing).expect_err("no batch").0, ErrorCode::InvalidRecord);
+    }
+
+    #[test]
+    fn whole_requests_are_refused_for_what_cannot_be_served() {
+        let request = |acks, transaction: Option<&'static str>| ProduceRequest {
+            acks,
+            transactional_id: transaction.map(Text::from),
+            ..Default::default()
+        };
+        let code = |version, acks, transaction| {
+            refusal_of_all(version, &request(acks, transaction)).map(|(code, _)| code)
+        };
+        assert_eq!(code(3, -1, None), None);
+        assert_eq!(code(13, 0, None), None);
+        assert_eq!(code(2, 1, None), Some(ErrorCode::UnsupportedVersion));
+        assert_eq!(code(9, 2, None), Some(ErrorCode::InvalidRequiredAcks));
+        assert_eq!(code(9, 1, Some("tx")), Some(ErrorCode::InvalidTxnState));
+    }
+
+    #[test]
+    fn without_a_response_an_error_ends_the_connection() {
+        let topic = |error_code| ProduceTopicResponse {
+            name: "t".into(),
+            partition_responses: vec![ProducePartitionResponse {
+                index: 3,
+                error_code,
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        assert!(matches!(silence(&[topic(0)]), Reply::Silence));
+        let Reply::Close(reason) = silence(&[topic(0), topic(6)]) else { panic!("no error") };
+        assert!(reason.contains("t-3") && reason.contains("NOT_LEADER_OR_FOLLOWER"), "{reason}");
     }
 }

@@ -1,11 +1,12 @@
 //! The metadata image as Kafka clients see it.
 
+use std::sync::Arc;
+
 use crate::metadata::{MetadataImage, PartitionImage, TopicImage};
 use crate::protocol::ErrorCode;
 use crate::protocol::kafka::{LeaderIdAndEpoch, NodeEndpoint, Text};
 use crate::protocol::native::PartitionError;
 use crate::types::{NodeId, TopicIdPartition, Uuid};
-use std::sync::Arc;
 
 /// Topics that only brokers write.
 const INTERNAL_TOPICS: &[&str] = &["__consumer_offsets", "__transaction_state"];
@@ -88,6 +89,14 @@ pub(super) fn topic<'a>(
     }
 }
 
+/// A topic that vanished since it was looked up, in the words of a request that named it.
+pub(super) fn vanished(code: ErrorCode, by_id: bool) -> ErrorCode {
+    match code {
+        ErrorCode::UnknownTopicId if !by_id => ErrorCode::UnknownTopicOrPartition,
+        code => code,
+    }
+}
+
 /// Tells clients that asked the wrong broker which one to ask (KIP-951), so that they need not ask for metadata.
 #[derive(Debug)]
 pub(super) struct LeaderHints<'a> {
@@ -121,5 +130,56 @@ impl<'a> LeaderHints<'a> {
             self.endpoints.push(endpoint);
         }
         LeaderIdAndEpoch { leader_id: leader.0, leader_epoch: epoch.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::test_support::image_with_topic;
+    use crate::types::LeaderEpoch;
+
+    fn moved(leader: Option<(i32, i32)>) -> PartitionError {
+        PartitionError {
+            code: ErrorCode::NotLeaderOrFollower,
+            message: String::new(),
+            leader: leader.map(|(id, epoch)| (NodeId(id), LeaderEpoch(epoch))),
+        }
+    }
+
+    #[test]
+    fn hints_name_the_newest_known_leader_and_each_node_once() {
+        let image = image_with_topic("t", 2);
+        let topic = image.topic("t").expect("created");
+        let id = |partition| TopicIdPartition { topic_id: topic.topic_id, partition };
+        let in_image = topic.partitions[0].leader.0;
+        let other = topic.partitions[0].replicas.iter().find(|r| r.0 != in_image).expect("two").0;
+        let mut hints = LeaderHints::new(&image);
+
+        let from_image = hints.hint(id(0), &moved(None));
+        assert_eq!(from_image.leader_id, in_image);
+        let newer = hints.hint(id(0), &moved(Some((other, 1000))));
+        assert_eq!((newer.leader_id, newer.leader_epoch), (other, 1000));
+        let older = hints.hint(id(0), &moved(Some((other, -5))));
+        assert_eq!(older, from_image);
+        let away = hints.hint(id(0), &moved(Some((99, 1000))));
+        assert_eq!(away, LeaderIdAndEpoch::default());
+        let full = PartitionError { code: ErrorCode::KafkaStorageError, ..moved(None) };
+        assert_eq!(hints.hint(id(1), &full), LeaderIdAndEpoch::default());
+
+        let mut named: Vec<_> = hints.endpoints.iter().map(|node| node.node_id).collect();
+        named.sort_unstable();
+        let mut expected = vec![in_image, other];
+        expected.sort_unstable();
+        assert_eq!(named, expected);
+    }
+
+    #[test]
+    fn the_controller_is_always_a_live_broker() {
+        let image = image_with_topic("t", 1);
+        assert_eq!(controller_id(&image, Some(NodeId(2))), 2);
+        assert_eq!(controller_id(&image, Some(NodeId(77))), 1);
+        assert_eq!(controller_id(&image, None), 1);
+        assert_eq!(controller_id(&MetadataImage::default(), Some(NodeId(1))), -1);
     }
 }
