@@ -333,8 +333,14 @@ impl Quorum {
 
     /// Hands over the leadership if this node has it, then stops. The store is flushed when this returns.
     pub async fn shut_down(&self) {
-        let inner = &self.inner;
         self.hand_over().await;
+        self.halt().await;
+    }
+
+    /// As [`Quorum::shut_down`], but the others have to notice.
+    #[doc(hidden)]
+    pub async fn halt(&self) {
+        let inner = &self.inner;
         inner.stopping.send_replace(true);
         if let Err(error) = inner.raft.shutdown().await {
             debug!(%error, "Raft had stopped");
@@ -420,7 +426,7 @@ impl QuorumConfig {
             enable_leader_restore: Some(false),
             snapshot_policy: openraft::SnapshotPolicy::LogsSinceLast(self.snapshot_entries),
             max_in_snapshot_log_to_keep: self.snapshot_entries / 2,
-            purge_batch_size: 256,
+            purge_batch_size: (self.snapshot_entries / 4).clamp(1, 256),
             // Time for the last chunk to be saved; each chunk has its own, shorter one.
             install_snapshot_timeout: 60_000,
             // A node that comes back is noticed soon.
