@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::metadata::config::{cluster_def, nearest};
+use crate::metadata::config::{Durability, cluster_def, nearest};
 use crate::types::{HostPort, NodeId};
 
 /// One settable key of a process.
@@ -90,7 +90,7 @@ pub struct Config {
     pub auto_create_topics: bool,
     pub partition_count: i32,
     pub replication_factor: Option<i16>,
-    pub fsync: bool,
+    pub durability: Durability,
     pub heartbeat_interval: Duration,
     pub session_timeout: Duration,
     pub raft_heartbeat: Duration,
@@ -101,6 +101,8 @@ pub struct Config {
     pub connection_idle_max: Duration,
     pub fetch_bytes_max: usize,
     pub controlled_shutdown_timeout: Duration,
+    /// Every key with its value as text, for display.
+    pub texts: BTreeMap<String, String>,
 }
 
 /// An address to bind and the address to tell others.
@@ -216,7 +218,11 @@ impl<'a> Reader<'a> {
             partition_count: self.number(NUM_PARTITIONS, 1..=100_000),
             replication_factor: Some(self.number(REPLICATION_FACTOR, 0..=i64::from(i16::MAX)))
                 .filter(|factor| *factor > 0),
-            fsync: durability == "fsync",
+            durability: if durability == "fsync" {
+                Durability::Fsync
+            } else {
+                Durability::PageCache
+            },
             heartbeat_interval,
             session_timeout,
             raft_heartbeat,
@@ -227,6 +233,10 @@ impl<'a> Reader<'a> {
             connection_idle_max: self.duration(CONNECTIONS_IDLE),
             fetch_bytes_max: self.number(FETCH_BYTES, 1024..=i64::from(i32::MAX)),
             controlled_shutdown_timeout: self.duration(CONTROLLED_SHUTDOWN_TIMEOUT),
+            texts: KEYS
+                .iter()
+                .map(|key| (key.name.to_owned(), self.text(key.name).to_owned()))
+                .collect(),
         }
     }
 
@@ -332,7 +342,7 @@ mod tests {
         let config = load(&[("node.id", "7")]).expect("valid");
         assert_eq!(config.voters, vec![(NodeId(7), "127.0.0.1:9192".parse().expect("address"))]);
         assert_eq!(config.log_dirs, vec![PathBuf::from("kontiki-data/logs")]);
-        assert!(config.fsync);
+        assert_eq!(config.durability, Durability::Fsync);
     }
 
     #[test]

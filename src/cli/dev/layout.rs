@@ -196,6 +196,7 @@ fn remove_orphans(root: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metadata::config::Durability;
 
     fn layout() -> Layout {
         let set = vec![("log.durability".to_owned(), "page-cache".to_owned())];
@@ -210,7 +211,8 @@ mod tests {
         assert_eq!(config.client.bind.port, 9093);
         assert_eq!(config.data_dir, Path::new("/d/node-2"));
         assert_eq!(config.voters.len(), 3);
-        assert!(!config.fsync && config.auto_create_topics);
+        assert_eq!(config.durability, Durability::PageCache);
+        assert!(config.auto_create_topics);
     }
 
     #[test]
