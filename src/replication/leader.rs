@@ -277,11 +277,11 @@ impl Leader {
 
     /// Time has passed.
     pub fn on_tick(&mut self, context: Context<'_>) -> Effects {
-        let expanded = self.settle(context);
+        let settled = self.settle(context);
         if self.isr.pending().is_some() || self.is_quiet(context) {
-            return expanded;
+            return settled;
         }
-        expanded.and(self.propose_shrink(context))
+        settled.and(self.propose_shrink(context))
     }
 
     /// The controller's answer to a proposal, `None` when it is lost. Only the one under way is listened to; what does
@@ -348,10 +348,10 @@ impl Leader {
         })
     }
 
-    /// First the expansion, then the high watermark: whoever is proposed holds it from that moment.
+    /// First the high watermark: whoever it leaves behind is not proposed again at once.
     fn settle(&mut self, context: Context<'_>) -> Effects {
-        let expanded = self.propose_expand(context);
-        expanded.and(self.advance_high_watermark(context))
+        let advanced = self.advance_high_watermark(context);
+        advanced.and(self.propose_expand(context))
     }
 
     fn is_quiet(&self, context: Context<'_>) -> bool {
@@ -372,6 +372,8 @@ impl Leader {
                     offset >= self.high_watermark && offset >= self.epoch_start
                 })
             })
+            // It would be removed again.
+            .filter(|remote| !remote.is_too_slow(self.ends.end, &self.settings.timing, context.now))
             .map(|remote| remote.node)
             .collect();
         if joining.is_empty() {

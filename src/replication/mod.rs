@@ -14,8 +14,12 @@
 mod follower;
 mod isr;
 mod leader;
+#[cfg(test)]
+mod leader_test;
 mod progress;
 mod replica;
+#[cfg(test)]
+mod replica_test;
 #[cfg(test)]
 mod simulation_test;
 
