@@ -22,3 +22,6 @@ pub use compression::Compression;
 pub use error::Refusal;
 pub use records::{Record, Records, records};
 pub use validate::{ProduceRules, Validated, validate};
+
+/// No batch is decompressed to more than this on a broker.
+pub const DECOMPRESSED_SIZE_MAX: usize = 128 << 20;

@@ -6,11 +6,11 @@
 //! timestamps or deltas harms its own topic's readers only, for whom decompressing everything would be a poor trade.
 
 use super::records::{Outline, next_outline};
-use super::{Batch, BatchHeader, Compression, Refusal, assign_max_timestamp, compression};
+use super::{
+    Batch, BatchHeader, Compression, DECOMPRESSED_SIZE_MAX, Refusal, assign_max_timestamp,
+    compression,
+};
 use crate::types::TimestampMs;
-
-/// No batch is decompressed to more than this on a broker.
-const DECOMPRESSED_SIZE_MAX: usize = 128 << 20;
 
 /// The configs of a topic that rule over its batches, and the time.
 #[derive(Debug, Clone, Copy)]

@@ -1,59 +1,235 @@
-//! The log directories of a broker.
+//! The log directories of a broker: what is found at start, what is made, what goes, and the end.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use super::{Error, PartitionLog, Result, StorageConfig};
+use parking_lot::Mutex;
+
+use super::checkpoint::{Sync, replace, sync_dir};
+use super::log::FoundLog;
+use super::log_dir::{CLEAN_SHUTDOWN, LogDir};
+use super::start::{self, OpenedDir};
+use super::{Error, PartitionLog, Result, StorageConfig, flusher, housekeeper};
 use crate::metadata::config::TopicConfig;
-use crate::types::{BrokerEpoch, TopicId, TopicPartition};
+use crate::types::time::now;
+use crate::types::{BrokerEpoch, TopicId, TopicPartition, random};
 
 /// Called on the flusher thread after `durable_end_offset` moved. Must be quick and must not wait for the disk.
-pub type OnDurable = Arc<dyn Fn(&PartitionLog) + Send + Sync>;
+pub type OnDurable = Arc<dyn Fn(&PartitionLog) + Send + std::marker::Sync>;
 
 /// What was found at start. Logs whose topic the metadata does not know are given to [`LogDirs::set_aside`].
 pub type RecoveredLogs = Vec<Arc<PartitionLog>>;
 
+/// A handle; dropping the last one stops the threads, as a crash would.
 #[derive(Clone)]
-pub struct LogDirs {}
+pub struct LogDirs {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    dirs: Vec<OpenedDir>,
+    previous_broker_epoch: BrokerEpoch,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
 
 impl LogDirs {
     /// Opens the directories, makes missing ones, and recovers every partition in them.
-    pub fn open(_config: StorageConfig, _on_durable: OnDurable) -> Result<(Self, RecoveredLogs)> {
-        todo!()
+    pub fn open(config: StorageConfig, on_durable: OnDurable) -> Result<(Self, RecoveredLogs)> {
+        start::raise_descriptor_limit();
+        let mut dirs = Vec::with_capacity(config.dirs.len());
+        let mut found: Vec<(Arc<LogDir>, FoundLog)> = Vec::new();
+        for path in &config.dirs {
+            let (dir, logs) = start::open_dir(path, config.durability)?;
+            found.extend(logs.into_iter().map(|log| (Arc::clone(&dir.dir), log)));
+            dirs.push(dir);
+        }
+        let logs = start::recover(found, config.recovery_threads)?;
+        let epoch = |dir: &OpenedDir| dir.previous_broker_epoch;
+        let first_epoch = dirs.first().map_or(BrokerEpoch::NONE, epoch);
+        let all_agree = dirs.iter().all(|dir| epoch(dir) == first_epoch);
+        let previous_broker_epoch = if all_agree { first_epoch } else { BrokerEpoch::NONE };
+
+        let mut threads = Vec::new();
+        for OpenedDir { dir, .. } in &dirs {
+            let (flushed, kept) = (Arc::clone(dir), Arc::clone(dir));
+            let (on_durable, on_offline) =
+                (Arc::clone(&on_durable), Arc::clone(&config.on_offline));
+            threads.push(spawn("log-flusher", move || {
+                flusher::run(&flushed, &on_durable, &on_offline);
+            })?);
+            threads.push(spawn("log-keeper", move || housekeeper::run(&kept))?);
+        }
+        let inner = Inner { dirs, previous_broker_epoch, threads: Mutex::new(threads) };
+        for log in &logs {
+            // What a killed process left in the page cache is not on disk yet.
+            if log.durable_end_offset() < log.end_offset() {
+                log.flush_soon();
+            }
+        }
+        Ok((Self { inner: Arc::new(inner) }, logs))
     }
 
-    /// A new, empty log. Cheap: files are made at the first write.
+    /// A new, empty log. Cheap: files are made at the first write. The existing one, if there is.
     pub fn create(
         &self,
-        _name: &TopicPartition,
-        _topic_id: TopicId,
-        _config: Arc<TopicConfig>,
+        name: &TopicPartition,
+        topic_id: TopicId,
+        config: Arc<TopicConfig>,
     ) -> Result<Arc<PartitionLog>> {
-        todo!()
+        let mut online = None;
+        let mut offline = Error::malformed(Path::new("log.dirs"), "no log directory");
+        for OpenedDir { dir, .. } in &self.inner.dirs {
+            let logs = dir.logs.lock();
+            if let Some(log) = logs.get(name) {
+                if log.topic_id() == topic_id {
+                    return Ok(Arc::clone(log));
+                }
+                let reason = format!("belongs to topic id {}", log.topic_id());
+                return Err(Error::malformed(log.path(), reason));
+            }
+            match dir.check_online() {
+                Ok(()) if online.is_none_or(|(_, count)| logs.len() < count) => {
+                    online = Some((dir, logs.len()));
+                }
+                Ok(()) => {}
+                Err(error) => offline = error,
+            }
+        }
+        let Some((dir, _)) = online else {
+            return Err(offline);
+        };
+        let log = PartitionLog::new(dir, name.clone(), topic_id, config);
+        dir.logs.lock().insert(name.clone(), Arc::clone(&log));
+        Ok(log)
     }
 
     /// Frees the name at once; the files go after `file.delete.delay.ms`.
-    pub fn delete(&self, _log: &Arc<PartitionLog>) {
-        todo!()
+    pub fn delete(&self, log: &Arc<PartitionLog>) {
+        self.put_away(log, "delete");
     }
 
     /// For recovered logs of topics that no longer exist: as `delete`, but named `-stray`.
-    pub fn set_aside(&self, _log: &Arc<PartitionLog>) {
-        todo!()
+    pub fn set_aside(&self, log: &Arc<PartitionLog>) {
+        tracing::warn!(log = %log.name(), topic_id = %log.topic_id(), "log of an unknown topic is set aside");
+        self.put_away(log, "stray");
     }
 
-    /// Flushes everything, writes the checkpoints and the clean-shutdown marks, stops the threads. Appends fail afterwards.
-    pub fn shut_down(&self, _broker_epoch: BrokerEpoch) {
-        todo!()
+    fn put_away(&self, log: &Arc<PartitionLog>, suffix: &str) {
+        let dir = log.dir();
+        log.abandon();
+        let mut logs = dir.logs.lock();
+        let is_known = logs.get(log.name()).is_some_and(|known| Arc::ptr_eq(known, log));
+        if !is_known {
+            return;
+        }
+        if log.is_on_disk() || log.path().exists() {
+            let target = dir.path.join(put_away_name(log.name(), suffix));
+            if let Err(error) = fs::rename(log.path(), &target) {
+                dir.fail(Error::io("rename", log.path())(error));
+            }
+            let delay_ms = log.config().file_delete_delay_ms.max(0).cast_unsigned();
+            let due = now() + Duration::from_millis(delay_ms);
+            dir.chores.add(|chores| {
+                chores.doomed.push((due, target));
+                chores.recovery_points = true;
+                chores.high_watermarks = true;
+                chores.log_starts = true;
+            });
+        }
+        logs.remove(log.name());
+    }
+
+    /// Flushes everything, writes the checkpoints and the clean-shutdown marks, stops the threads. Appends fail
+    /// afterwards.
+    pub fn shut_down(&self, broker_epoch: BrokerEpoch) {
+        for OpenedDir { dir, .. } in &self.inner.dirs {
+            if let Err(error) = shut_down_dir(dir, broker_epoch) {
+                dir.fail(error);
+            }
+        }
+        self.inner.stop_threads();
     }
 
     /// The epoch given to the last clean shutdown; NONE after an unclean one.
     pub fn previous_broker_epoch(&self) -> BrokerEpoch {
-        todo!()
+        self.inner.previous_broker_epoch
     }
 
     /// Directories that failed, and why.
     pub fn offline(&self) -> Vec<(PathBuf, Error)> {
-        todo!()
+        let error = |dir: &LogDir| Some((dir.path.clone(), dir.offline()?.clone()));
+        self.inner.dirs.iter().filter_map(|opened| error(&opened.dir)).collect()
+    }
+}
+
+/// `<topic>-<partition>.<unique>-<suffix>`, the topic cut so that it is a valid file name.
+fn put_away_name(name: &TopicPartition, suffix: &str) -> String {
+    const FILE_NAME_MAX: usize = 255;
+    let unique: String = random::uuid().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let end = format!("-{}.{unique}-{suffix}", name.partition);
+    let topic: String = name.topic.chars().take(FILE_NAME_MAX - end.len()).collect();
+    topic + &end
+}
+
+fn shut_down_dir(dir: &LogDir, broker_epoch: BrokerEpoch) -> Result<()> {
+    let logs: Vec<Arc<PartitionLog>> = dir.logs.lock().values().cloned().collect();
+    let mut closing = Vec::new();
+    for log in &logs {
+        closing.extend(log.close()?);
+    }
+    dir.check_online()?;
+    let mut files = Vec::new();
+    let mut dirs: Vec<PathBuf> = Vec::new();
+    for closing in &closing {
+        files.extend(closing.open()?);
+        dirs.push(closing.dir.clone());
+    }
+    if !files.is_empty() {
+        dirs.push(dir.path.clone());
+        flusher::sync_all(dir, &files, &dirs)?;
+    }
+    logs.iter().for_each(|log| log.on_close_synced());
+    dir.write_recovery_points()?;
+    dir.write_high_watermarks()?;
+    dir.write_log_starts()?;
+    let mark = format!("{{\"version\":0,\"brokerEpoch\":{broker_epoch}}}");
+    replace(&dir.path.join(CLEAN_SHUTDOWN), mark.as_bytes(), Sync::Now)?;
+    sync_dir(&dir.path)
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map_err(Error::io("start the thread", name.as_ref()))
+}
+
+impl Inner {
+    fn stop_threads(&self) {
+        for OpenedDir { dir, .. } in &self.dirs {
+            dir.flush.add(|queue| queue.stopping = true);
+            dir.chores.add(|chores| chores.stopping = true);
+        }
+        for thread in self.threads.lock().drain(..) {
+            // A callback may hold the last handle; a thread does not wait for itself.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop_threads();
+        for OpenedDir { dir, .. } in &self.dirs {
+            // Logs know their directory: the circle is broken here.
+            dir.logs.lock().clear();
+            *dir.flush.work.lock() = Default::default();
+            *dir.chores.work.lock() = Default::default();
+        }
     }
 }

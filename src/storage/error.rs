@@ -29,6 +29,19 @@ impl Error {
         move |source| Self::Io { action, path, source: Arc::new(source) }
     }
 
+    /// Too many open files.
+    pub(super) fn is_resource_limit(&self) -> bool {
+        const CODES: [Option<i32>; 2] = [
+            Some(rustix::io::Errno::MFILE.raw_os_error()),
+            Some(rustix::io::Errno::NFILE.raw_os_error()),
+        ];
+        matches!(self, Self::Io { source, .. } if CODES.contains(&source.raw_os_error()))
+    }
+
+    pub(super) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     pub(super) fn malformed(path: &Path, reason: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_path_buf(), reason: reason.into() }
     }
@@ -48,8 +61,8 @@ pub enum AppendError {
     /// A follower was given batches that do not continue its log.
     #[error("batch at offset {found}, expected {expected}")]
     NotNext { expected: Offset, found: Offset },
-    #[error("the log was deleted")]
-    Deleted,
+    #[error("the log is closed")]
+    Closed,
     #[error(transparent)]
     Storage(#[from] Error),
 }
@@ -62,7 +75,7 @@ impl AppendError {
             Self::InvalidProducerEpoch { .. } => ErrorCode::InvalidProducerEpoch,
             Self::OutOfOrderSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
             Self::NotNext { .. } => ErrorCode::CorruptMessage,
-            Self::Deleted => ErrorCode::UnknownTopicOrPartition,
+            Self::Closed => ErrorCode::NotLeaderOrFollower,
             Self::Storage(_) => ErrorCode::KafkaStorageError,
         }
     }

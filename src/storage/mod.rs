@@ -7,14 +7,31 @@
 //! retried: its directory goes offline and every later call that needs the disk fails. An idle partition has no
 //! thread, no timer and no open file, and no file at all until its first record.
 
+mod checkpoint;
 mod config;
 mod dirs;
+mod epochs;
 mod error;
+mod flusher;
+mod housekeeper;
+mod index;
 mod log;
+mod log_dir;
+mod producers;
+mod scan;
+mod segment;
+mod slice;
+mod start;
+
+#[cfg(test)]
+mod model_test;
+#[cfg(test)]
+mod test_support;
 
 pub use config::{OnOffline, StorageConfig};
 pub use dirs::{LogDirs, OnDurable, RecoveredLogs};
 pub use error::{AppendError, Error, ReadError};
-pub use log::{Appended, LeaderAppend, PartitionLog, Slice, TimestampedOffset};
+pub use log::{Appended, LeaderAppend, PartitionLog, TimestampedOffset};
+pub use slice::Slice;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -64,7 +64,7 @@ impl FollowerError {
             Self::ForeignEpoch { .. } | Self::Malformed(_) => {
                 NextStep::SubscribeAfter(TROUBLE_BACKOFF)
             }
-            Self::Append(AppendError::Storage(_) | AppendError::Deleted)
+            Self::Append(AppendError::Storage(_) | AppendError::Closed)
             | Self::Refused(FollowerRefusal::BelowHighWatermark { .. })
             | Self::Storage(_) => NextStep::AwaitImage,
             Self::Append(_) => NextStep::SubscribeAfter(TROUBLE_BACKOFF),

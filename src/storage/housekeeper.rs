@@ -1,0 +1,157 @@
+//! The housekeeper of a log directory: everything that nobody waits for.
+//!
+//! Syncs complete segments and moves recovery points, writes checkpoints at most every few seconds, removes what was
+//! deleted a while ago, closes files that nobody used. It sleeps without a timeout when none of that is due.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::log_dir::{Chores, LogDir};
+use super::{Error, PartitionLog, Result};
+use crate::types::time::now;
+
+/// Between two writes of the same checkpoint.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
+/// Files that were not used for one to two of these are closed.
+const COOLING_INTERVAL: Duration = Duration::from_secs(10);
+/// Directories are removed in small groups, because removing thousands at once stalls a file system.
+const REMOVALS_AT_ONCE: usize = 20;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(200);
+
+/// When which chore is due.
+struct Timetable {
+    checkpoints: Instant,
+    cooling: Instant,
+    removals: Instant,
+}
+
+/// Runs until the queue says `stopping`.
+pub(super) fn run(dir: &LogDir) {
+    let mut due = Timetable { checkpoints: now(), cooling: now(), removals: now() };
+    loop {
+        let sealed = {
+            let mut chores = dir.chores.work.lock();
+            loop {
+                if chores.stopping {
+                    return;
+                }
+                if !chores.sealed.is_empty() {
+                    break;
+                }
+                match next_deadline(&chores, &due) {
+                    None => dir.chores.wake.wait(&mut chores),
+                    Some(deadline) if deadline > now() => {
+                        dir.chores.wake.wait_until(&mut chores, deadline);
+                    }
+                    Some(_) => break,
+                }
+            }
+            std::mem::take(&mut chores.sealed)
+        };
+        if let Err(error) = sync_sealed(dir, sealed).and_then(|()| write_checkpoints(dir, &mut due))
+        {
+            dir.fail(error);
+        }
+        cool(dir, &mut due);
+        remove_doomed(dir, &mut due);
+    }
+}
+
+fn next_deadline(chores: &Chores, due: &Timetable) -> Option<Instant> {
+    let checkpoints = chores.recovery_points || chores.high_watermarks || chores.log_starts;
+    let removal = chores.doomed.iter().map(|(deadline, _)| *deadline).min();
+    [
+        checkpoints.then_some(due.checkpoints),
+        (!chores.warm.is_empty()).then_some(due.cooling),
+        removal.map(|deadline| deadline.max(due.removals)),
+    ]
+    .into_iter()
+    .flatten()
+    .min()
+}
+
+fn sync_sealed(dir: &LogDir, logs: Vec<Arc<PartitionLog>>) -> Result<()> {
+    for log in logs {
+        dir.check_online()?;
+        match log.sync_sealed() {
+            Ok(false) => {}
+            Ok(true) => dir.chores.work.lock().recovery_points = true,
+            // It was cut off or deleted meanwhile; its recovery point stays where it is.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn write_checkpoints(dir: &LogDir, due: &mut Timetable) -> Result<()> {
+    if due.checkpoints > now() {
+        return Ok(());
+    }
+    let (recovery_points, high_watermarks, log_starts) = {
+        let mut chores = dir.chores.work.lock();
+        (
+            std::mem::take(&mut chores.recovery_points),
+            std::mem::take(&mut chores.high_watermarks),
+            std::mem::take(&mut chores.log_starts),
+        )
+    };
+    if dir.offline().is_some() || !(recovery_points || high_watermarks || log_starts) {
+        return Ok(());
+    }
+    due.checkpoints = now() + CHECKPOINT_INTERVAL;
+    if recovery_points {
+        dir.write_recovery_points()?;
+    }
+    if high_watermarks {
+        dir.write_high_watermarks()?;
+    }
+    if log_starts {
+        dir.write_log_starts()?;
+    }
+    Ok(())
+}
+
+fn cool(dir: &LogDir, due: &mut Timetable) {
+    if due.cooling > now() {
+        return;
+    }
+    due.cooling = now() + COOLING_INTERVAL;
+    let warm = std::mem::take(&mut dir.chores.work.lock().warm);
+    let still_warm: Vec<_> = warm.into_iter().filter(|log| !log.cool()).collect();
+    dir.chores.work.lock().warm.extend(still_warm);
+}
+
+fn remove_doomed(dir: &LogDir, due: &mut Timetable) {
+    if due.removals > now() {
+        return;
+    }
+    due.removals = now() + REMOVAL_PAUSE;
+    let doomed: Vec<_> = {
+        let mut chores = dir.chores.work.lock();
+        let is_due = |deadline: &Instant| *deadline <= now();
+        let (mut gone, mut left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut chores.doomed).into_iter().partition(|(at, _)| is_due(at));
+        left.extend(gone.split_off(gone.len().min(REMOVALS_AT_ONCE)));
+        chores.doomed = left;
+        gone
+    };
+    for (_, path) in doomed {
+        if let Err(error) = remove(&path) {
+            // It is tried again at the next start; nothing depends on it.
+            tracing::warn!(%error, "cannot remove what was deleted");
+        }
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}

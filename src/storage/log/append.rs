@@ -1,0 +1,229 @@
+//! Writing: as leader, as follower, and the roll to the next segment.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::super::checkpoint::{Sync, format_topic_id, parse_topic_id, read_if_exists, replace};
+use super::super::segment::Segment;
+use super::super::{AppendError, Error, Result};
+use super::{PARTITION_METADATA, PartitionLog, Writer};
+use crate::metadata::config::{TimestampType, TopicConfig};
+use crate::record::{self, Batch, BatchHeader, ProduceRules, batches};
+use crate::types::time::wall_ms;
+use crate::types::{LeaderEpoch, Offset, TimestampMs};
+
+/// What the leader stamps on a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct LeaderAppend {
+    pub leader_epoch: LeaderEpoch,
+    pub now_ms: TimestampMs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    pub base_offset: Offset,
+    pub last_offset: Offset,
+    /// -1 with `message.timestamp.type=CreateTime`.
+    pub log_append_time_ms: TimestampMs,
+    pub log_start_offset: Offset,
+    /// The batch was there already: the offsets are those of the first copy, and nothing was written.
+    pub duplicate: bool,
+}
+
+impl PartitionLog {
+    /// Validates one batch (kafka-protocol.md 3.4), assigns offsets in place and writes it.
+    pub fn append_as_leader(
+        &self,
+        batch: &mut [u8],
+        stamp: LeaderAppend,
+    ) -> Result<Appended, AppendError> {
+        let config = self.config.load();
+        let log_append_time = config.message_timestamp_type == TimestampType::LogAppendTime;
+        let rules = ProduceRules {
+            now_ms: stamp.now_ms,
+            size_max: config.max_message_bytes,
+            compacted: false,
+            log_append_time,
+            timestamp_before_max_ms: config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms: config.message_timestamp_after_max_ms,
+        };
+        let header = record::validate(batch, &rules)?.header;
+        let (size, limit) = (header.size as u64, u64::from(config.segment_bytes));
+        if size > limit {
+            return Err(AppendError::LargerThanSegment { size, limit });
+        }
+
+        let mut writer = self.writer.lock();
+        self.check_writable(&writer)?;
+        let copy = writer.producers.check(&header)?;
+        let (base_offset, last_offset, timestamp_ms) = match copy {
+            Some(copy) => (copy.base_offset(), copy.last_offset, copy.timestamp_ms),
+            None => {
+                let base_offset = self.end_offset();
+                record::assign_offset(batch, base_offset, stamp.leader_epoch);
+                self.write(&mut writer, batch, &config, stamp.now_ms)?;
+                let last_offset = base_offset + i64::from(header.last_offset_delta);
+                (base_offset, last_offset, header.max_timestamp_ms)
+            }
+        };
+        drop(writer);
+        Ok(Appended {
+            base_offset,
+            last_offset,
+            log_append_time_ms: if log_append_time { timestamp_ms } else { -1 },
+            log_start_offset: self.start_offset(),
+            duplicate: copy.is_some(),
+        })
+    }
+
+    /// Appends batches as they are in the leader's log, all or (if one is refused) none. Returns the new end offset.
+    pub fn append_as_follower(&self, bytes: &[u8]) -> Result<Offset, AppendError> {
+        let mut expected = None;
+        for batch in batches(bytes) {
+            let batch = batch?;
+            batch.check_crc()?;
+            let found = batch.header.base_offset;
+            if let Some(expected) = expected.filter(|&expected| found < expected) {
+                return Err(AppendError::NotNext { expected, found });
+            }
+            expected = Some(batch.header.next_offset());
+        }
+        let Some(end_offset) = expected else {
+            return Ok(self.end_offset());
+        };
+
+        let mut writer = self.writer.lock();
+        self.check_writable(&writer)?;
+        let first = Batch::split_first(bytes)?.0.header;
+        let (found, expected) = (first.base_offset, self.end_offset());
+        if found < expected {
+            // The leader's first batch may begin below the log start that an empty follower was told to go on at.
+            if self.start_offset() != expected || first.next_offset() <= expected {
+                return Err(AppendError::NotNext { expected, found });
+            }
+            self.restart_at(&mut writer, found, expected)?;
+        }
+        self.write(&mut writer, bytes, &self.config.load(), wall_ms())?;
+        Ok(end_offset)
+    }
+
+    /// Writes batches that are valid and in order, as few writes as segments allow: one, but for a roll.
+    fn write(
+        &self,
+        writer: &mut Writer,
+        bytes: &[u8],
+        config: &TopicConfig,
+        now_ms: TimestampMs,
+    ) -> Result<(), AppendError> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let first = BatchHeader::parse(rest)?;
+            let segment = self.segment_for(writer, &first, config, now_ms)?;
+            let run_size = longest_run(&segment, rest, config, now_ms);
+            let (run, after) = rest.split_at(run_size);
+            segment.append(run, config).map_err(|error| self.dir.fail(error))?;
+            self.on_written(writer, run, now_ms);
+            rest = after;
+        }
+        self.write_epochs_if_changed()?;
+        self.keep_warm();
+        if !self.is_page_cache() {
+            self.flush_soon();
+        }
+        Ok(())
+    }
+
+    /// Publishes what is in the file now.
+    fn on_written(&self, writer: &mut Writer, run: &[u8], now_ms: TimestampMs) {
+        writer.changed = true;
+        let mut epochs = self.epochs.lock();
+        for batch in batches(run).map_while(std::result::Result::ok) {
+            epochs.assign(batch.header.leader_epoch, batch.header.base_offset);
+            writer.producers.on_appended(&batch.header, now_ms);
+            self.end_offset.store(batch.header.next_offset(), Ordering::Release);
+        }
+    }
+
+    /// The segment that takes the batch: the active one, the next one, or the first one with its directory.
+    fn segment_for(
+        &self,
+        writer: &mut Writer,
+        header: &BatchHeader,
+        config: &TopicConfig,
+        now_ms: TimestampMs,
+    ) -> Result<Arc<Segment>> {
+        let segments = self.segments.load_full();
+        match segments.last() {
+            None => self.make_directory(header.base_offset, now_ms),
+            Some(active) if active.must_roll(header, 0, config, now_ms) => self
+                .roll(writer, active, header.base_offset, now_ms)
+                .map_err(|error| self.dir.fail(error)),
+            Some(active) => Ok(Arc::clone(active)),
+        }
+    }
+
+    /// The first write makes the directory.
+    fn make_directory(&self, base_offset: Offset, now_ms: TimestampMs) -> Result<Arc<Segment>> {
+        let metadata = self.path.join(PARTITION_METADATA);
+        match fs::create_dir(&self.path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // An attempt that found no free descriptor may have left it. Nobody else's is written into.
+                let content = read_if_exists(&metadata)?;
+                if content.is_some_and(|content| parse_topic_id(&content) != Some(self.topic_id)) {
+                    return Err(Error::malformed(&self.path, "belongs to another topic"));
+                }
+            }
+            Err(error) => return Err(self.dir.fail(Error::io("create", &self.path)(error))),
+        }
+        let make = || -> Result<Arc<Segment>> {
+            replace(&metadata, format_topic_id(self.topic_id).as_bytes(), Sync::Later)?;
+            Ok(Arc::new(Segment::create(&self.path, base_offset, now_ms)?))
+        };
+        let segment = make().map_err(|error| self.dir.fail(error))?;
+        self.flush.lock().on_directory_made();
+        self.segments.store(Arc::new(vec![Arc::clone(&segment)]));
+        Ok(segment)
+    }
+
+    /// Ends the active segment and starts the next one at `base_offset`.
+    fn roll(
+        &self,
+        writer: &mut Writer,
+        active: &Arc<Segment>,
+        base_offset: Offset,
+        now_ms: TimestampMs,
+    ) -> Result<Arc<Segment>> {
+        self.lower_written_recovery_point(base_offset)?;
+        active.seal()?;
+        self.write_snapshot(writer, self.end_offset())?;
+        let segment = Arc::new(Segment::create(&self.path, base_offset, now_ms)?);
+        self.flush.lock().on_rolled(active);
+        let mut segments = self.segments.load_full().as_ref().clone();
+        segments.push(Arc::clone(&segment));
+        self.segments.store(Arc::new(segments));
+        if let Some(me) = self.me.upgrade() {
+            self.dir.chores.add(|chores| chores.sealed.push(me));
+        }
+        Ok(segment)
+    }
+}
+
+/// Bytes of the batches at the front that `segment` takes; the first one was let in already.
+fn longest_run(
+    segment: &Segment,
+    bytes: &[u8],
+    config: &TopicConfig,
+    now_ms: TimestampMs,
+) -> usize {
+    let mut size = 0;
+    for batch in batches(bytes).map_while(std::result::Result::ok) {
+        if size > 0 && segment.must_roll(&batch.header, size, config, now_ms) {
+            break;
+        }
+        size += batch.header.size;
+    }
+    size
+}

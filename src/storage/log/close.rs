@@ -1,0 +1,69 @@
+//! The end of a log: clean shutdown, or deletion.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::super::{Error, Result};
+use super::{EPOCHS, PartitionLog};
+
+impl PartitionLog {
+    /// Refuses appends from now on and completes the files. Gives what has to be synced then; nothing when nothing was
+    /// written since the start.
+    pub(in super::super) fn close(&self) -> Result<Option<Closing>> {
+        let mut writer = self.writer.lock();
+        if std::mem::replace(&mut writer.closed, true) {
+            return Ok(None);
+        }
+        self.write_epochs_if_changed()?;
+        let segments = self.segments.load_full();
+        let Some(active) = segments.last().filter(|_| writer.changed) else {
+            return Ok(None);
+        };
+        active.seal()?;
+        let end_offset = self.end_offset();
+        self.write_snapshot(&mut writer, end_offset)?;
+        let paths = vec![
+            active.path().to_path_buf(),
+            active.index_path(),
+            active.time_index_path(),
+            self.snapshot_path(end_offset),
+            self.path.join(EPOCHS),
+        ];
+        Ok(Some(Closing { paths, dir: self.path.clone() }))
+    }
+
+    /// What [`PartitionLog::close`] gave is on disk.
+    pub(in super::super) fn on_close_synced(&self) {
+        self.on_closed();
+    }
+
+    /// Refuses appends from now on; the files are about to go.
+    pub(in super::super) fn abandon(&self) {
+        self.writer.lock().closed = true;
+        self.gone.store(true, Ordering::Release);
+    }
+
+    /// Whether its files may be missing for a good reason.
+    pub(in super::super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+}
+
+/// Files of one log that were completed.
+pub(in super::super) struct Closing {
+    paths: Vec<PathBuf>,
+    pub(in super::super) dir: PathBuf,
+}
+
+impl Closing {
+    pub(in super::super) fn open(&self) -> Result<Vec<Arc<File>>> {
+        let open = |path: &PathBuf| match File::open(path) {
+            Ok(file) => Some(Ok(Arc::new(file))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => Some(Err(Error::io("open", path)(error))),
+        };
+        self.paths.iter().filter_map(open).collect()
+    }
+}

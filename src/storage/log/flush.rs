@@ -1,0 +1,184 @@
+//! What is on disk, and what has to be synced before more may count as that.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::super::checkpoint::sync_dir;
+use super::super::segment::Segment;
+use super::super::{Error, Result};
+use super::{EPOCHS, PARTITION_METADATA, PartitionLog};
+use crate::types::Offset;
+
+#[derive(Debug, Default)]
+pub(super) struct FlushState {
+    /// Grows when the log is cut off, so that a sync that began before does not count.
+    generation: u64,
+    /// Segments before the active one with bytes that are not on disk.
+    unsynced: Vec<Arc<Segment>>,
+    /// Segments whose indexes and snapshots are not on disk.
+    sealed: Vec<Arc<Segment>>,
+    /// Files in the partition's directory came or went.
+    names_changed: bool,
+    /// The directory is new.
+    is_new: bool,
+    /// Below, recovery trusts what it finds.
+    recovery_point: Offset,
+    /// The one in the checkpoint file.
+    recovery_point_written: Offset,
+}
+
+impl FlushState {
+    pub(super) fn on_directory_made(&mut self) {
+        self.is_new = true;
+        self.names_changed = true;
+    }
+
+    pub(super) fn on_rolled(&mut self, sealed: &Arc<Segment>) {
+        self.unsynced.push(Arc::clone(sealed));
+        self.sealed.push(Arc::clone(sealed));
+        self.names_changed = true;
+    }
+
+    /// Nothing from `end_offset` on is in the files any more.
+    pub(super) fn on_truncated(&mut self, end_offset: Offset) {
+        self.generation += 1;
+        self.names_changed = true;
+        self.recovery_point = self.recovery_point.min(end_offset);
+        self.unsynced.retain(|segment| segment.base_offset < end_offset);
+        self.sealed.retain(|segment| segment.base_offset < end_offset);
+    }
+
+    /// The state of a log that was just opened.
+    pub(super) fn on_opened(&mut self, recovery_point: Offset, written: Offset, recovered: bool) {
+        self.recovery_point = recovery_point;
+        self.recovery_point_written = written;
+        self.names_changed = recovered;
+    }
+}
+
+/// What one flush of one log has to sync.
+pub(in super::super) struct Dirty {
+    pub(in super::super) log: Arc<PartitionLog>,
+    pub(in super::super) files: Vec<Arc<File>>,
+    pub(in super::super) dirs: Vec<PathBuf>,
+    end_offset: Offset,
+    generation: u64,
+}
+
+impl PartitionLog {
+    /// Asks the flusher for a round. Appends in fsync mode do that themselves.
+    pub fn flush_soon(&self) {
+        if !self.flush_queued.swap(true, Ordering::AcqRel)
+            && let Some(me) = self.me.upgrade()
+        {
+            self.dir.flush.add(|queue| queue.dirty.push(me));
+        }
+    }
+
+    /// Takes what has to be synced so that everything before the present end offset is on disk.
+    pub(in super::super) fn begin_flush(self: &Arc<Self>) -> Result<Dirty> {
+        // From here on an append asks for another round.
+        self.flush_queued.store(false, Ordering::Release);
+        let mut flush = self.flush.lock();
+        let end_offset = self.end_offset();
+        let segments = self.segments.load();
+        let mut files = Vec::with_capacity(1 + flush.unsynced.len());
+        for segment in flush.unsynced.iter().chain(segments.last()) {
+            files.push(segment.file()?);
+        }
+        let mut dirs = Vec::new();
+        if flush.is_new {
+            let metadata = self.path.join(PARTITION_METADATA);
+            files.push(Arc::new(File::open(&metadata).map_err(Error::io("open", &metadata))?));
+            dirs.push(self.dir.path.clone());
+        }
+        if flush.names_changed && !segments.is_empty() {
+            dirs.push(self.path.clone());
+        }
+        flush.unsynced.clear();
+        (flush.is_new, flush.names_changed) = (false, false);
+        let generation = flush.generation;
+        Ok(Dirty { log: Arc::clone(self), files, dirs, end_offset, generation })
+    }
+
+    /// Everything in `dirty` was synced. True when the durable end moved.
+    pub(in super::super) fn end_flush(&self, dirty: &Dirty) -> bool {
+        let flush = self.flush.lock();
+        let before = self.durable_end_offset.load(Ordering::Acquire);
+        if flush.generation != dirty.generation || dirty.end_offset <= before {
+            return false;
+        }
+        self.durable_end_offset.store(dirty.end_offset, Ordering::Release);
+        true
+    }
+
+    pub(super) fn cut_durable_end(&self, end_offset: Offset) {
+        let mut flush = self.flush.lock();
+        flush.on_truncated(end_offset);
+        self.durable_end_offset.fetch_min(end_offset, Ordering::AcqRel);
+    }
+
+    /// Makes complete segments durable with all that belongs to them, and moves the recovery point behind them. True
+    /// when it moved.
+    pub(in super::super) fn sync_sealed(&self) -> Result<bool> {
+        let (sealed, generation) = {
+            let mut flush = self.flush.lock();
+            (std::mem::take(&mut flush.sealed), flush.generation)
+        };
+        let mut recovery_point = 0;
+        for segment in &sealed {
+            segment.file()?.sync_data().map_err(Error::io("sync", segment.path()))?;
+            sync_if_exists(segment.index_path())?;
+            sync_if_exists(segment.time_index_path())?;
+            recovery_point = segment.next_offset();
+            sync_if_exists(self.snapshot_path(recovery_point))?;
+        }
+        if sealed.is_empty() {
+            return Ok(false);
+        }
+        sync_if_exists(self.path.join(EPOCHS))?;
+        sync_dir(&self.path)?;
+        let mut flush = self.flush.lock();
+        let counts = flush.generation == generation && recovery_point > flush.recovery_point;
+        if counts {
+            flush.recovery_point = recovery_point;
+        }
+        Ok(counts)
+    }
+
+    /// For the checkpoint file.
+    pub(in super::super) fn recovery_point(&self) -> Offset {
+        self.flush.lock().recovery_point
+    }
+
+    /// The checkpoint file says `offset` now.
+    pub(in super::super) fn on_recovery_point_written(&self, offset: Offset) {
+        self.flush.lock().recovery_point_written = offset;
+    }
+
+    /// After a cut, the checkpoint may name an offset that is yet to be written again. Recovery would then trust a
+    /// segment that ends at or below it, so before there is one the file has to be corrected.
+    pub(super) fn lower_written_recovery_point(&self, base_offset: Offset) -> Result<()> {
+        let is_above = self.flush.lock().recovery_point_written > base_offset;
+        if is_above { self.dir.write_recovery_points() } else { Ok(()) }
+    }
+
+    /// Everything is on disk, because the whole file system was synced after the last append.
+    pub(super) fn on_closed(&self) {
+        let end_offset = self.end_offset();
+        self.flush.lock().recovery_point = end_offset;
+        self.durable_end_offset.store(end_offset, Ordering::Release);
+    }
+}
+
+/// The file may be gone, when the log was cut off or deleted meanwhile.
+fn sync_if_exists(path: PathBuf) -> Result<()> {
+    match File::open(&path).and_then(|file| file.sync_data()) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("sync", &path)(error))
+        }
+        _ => Ok(()),
+    }
+}

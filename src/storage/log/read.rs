@@ -1,0 +1,113 @@
+//! Reading: slices by offset, records by time.
+
+use super::super::ReadError;
+use super::super::segment::Wanted;
+use super::super::slice::Slice;
+use super::PartitionLog;
+use crate::record::{Batch, DECOMPRESSED_SIZE_MAX, records};
+use crate::types::{LeaderEpoch, Offset, TimestampMs};
+
+/// A record found by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimestampedOffset {
+    pub timestamp_ms: TimestampMs,
+    pub offset: Offset,
+    pub leader_epoch: LeaderEpoch,
+}
+
+impl PartitionLog {
+    /// Whole batches that hold offsets from `from` on and none at or above `upper`, at most `size_max` bytes of them
+    /// (but the first one always with `at_least_one`). The first batch may begin below `from`. A slice ends with its
+    /// segment at the latest.
+    pub fn read(
+        &self,
+        from: Offset,
+        upper: Offset,
+        size_max: usize,
+        at_least_one: bool,
+    ) -> Result<Slice, ReadError> {
+        let (start, end) = (self.start_offset(), self.end_offset());
+        if !(start..=end).contains(&from) {
+            return Err(ReadError::OutOfRange { requested: from, start, end });
+        }
+        let upper = upper.min(end);
+        if from >= upper {
+            return Ok(Slice::empty(from));
+        }
+        self.keep_warm();
+        let wanted = Wanted { from, upper, size_max, at_least_one };
+        let segments = self.segments.load();
+        let first = segments.partition_point(|segment| segment.base_offset <= from);
+        for segment in &segments[first.saturating_sub(1)..] {
+            // Compaction may leave a gap at the end of a segment: then the next one goes on.
+            if let Some(slice) = segment.slice(&wanted)? {
+                return Ok(slice);
+            }
+        }
+        Ok(Slice::empty(from))
+    }
+
+    /// The first record at or after `timestamp_ms`, if it is below `upper`.
+    pub fn find_by_timestamp(
+        &self,
+        timestamp_ms: TimestampMs,
+        upper: Offset,
+    ) -> Result<Option<TimestampedOffset>, ReadError> {
+        let upper = upper.min(self.end_offset());
+        let mut from = self.start_offset();
+        self.keep_warm();
+        for segment in self.segments.load().iter() {
+            while let Some(slice) = segment.find_batch_by_time(timestamp_ms, from)? {
+                let found = first_record(&slice, from, |found| found >= timestamp_ms)?;
+                if let Some(found) = found {
+                    return Ok(Some(found).filter(|found| found.offset < upper));
+                }
+                // Only records below the log start were late enough, or the header promised too much.
+                from = slice.next_offset;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first record that has the largest timestamp below `upper`.
+    pub fn max_timestamp(&self, upper: Offset) -> Result<Option<TimestampedOffset>, ReadError> {
+        let (start, upper) = (self.start_offset(), upper.min(self.end_offset()));
+        self.keep_warm();
+        let mut newest: Option<(TimestampMs, Slice)> = None;
+        for segment in self.segments.load().iter() {
+            if segment.base_offset >= upper {
+                break;
+            }
+            if let Some(candidate) = segment.find_newest_batch(start, upper)?
+                && newest.as_ref().is_none_or(|newest| candidate.0 > newest.0)
+            {
+                newest = Some(candidate);
+            }
+        }
+        let Some((max_ms, slice)) = newest.filter(|newest| newest.0 >= 0) else {
+            return Ok(None);
+        };
+        first_record(&slice, start, |found| found >= max_ms)
+    }
+}
+
+/// The first record of one batch, at or after `from`, whose timestamp `is_wanted`.
+fn first_record(
+    slice: &Slice,
+    from: Offset,
+    is_wanted: impl Fn(TimestampMs) -> bool,
+) -> Result<Option<TimestampedOffset>, ReadError> {
+    let mut bytes = Vec::new();
+    slice.read_into(&mut bytes)?;
+    let (batch, _) = Batch::split_first(&bytes)?;
+    batch.check_crc()?;
+    let leader_epoch = batch.header.leader_epoch;
+    for record in records(&batch, DECOMPRESSED_SIZE_MAX)?.iter() {
+        let record = record?;
+        let (offset, timestamp_ms) = (record.offset, record.timestamp_ms);
+        if offset >= from && is_wanted(timestamp_ms) {
+            return Ok(Some(TimestampedOffset { timestamp_ms, offset, leader_epoch }));
+        }
+    }
+    Ok(None)
+}

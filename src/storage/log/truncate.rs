@@ -1,0 +1,208 @@
+//! Cutting the log off, at either end.
+//!
+//! Files go from the end towards the beginning, so that a crash in between leaves a longer prefix, which the next
+//! follower fetch cuts again.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::super::checkpoint::remove_if_exists;
+use super::super::scan::Scanner;
+use super::super::segment::Segment;
+use super::super::{AppendError, Error, ReadError, Result};
+use super::{PartitionLog, Producers, Writer};
+use crate::types::Offset;
+use crate::types::time::{now, wall_ms};
+
+impl PartitionLog {
+    /// Drops everything from `offset` on. Returns the new end offset, which is lower when `offset` is inside a batch,
+    /// or in a gap that compaction left.
+    pub fn truncate_to(&self, offset: Offset) -> Result<Offset, AppendError> {
+        let mut writer = self.writer.lock();
+        self.check_writable(&writer)?;
+        let end_offset = self.end_offset();
+        if offset >= end_offset {
+            // An epoch without a record yet may still be one that never was.
+            self.epochs.lock().truncate_from_end(end_offset);
+            self.write_epochs_if_changed()?;
+            return Ok(end_offset);
+        }
+        let segments = self.segments.load_full();
+        let kept = segments.partition_point(|segment| segment.base_offset < offset);
+        let Some(active) = kept.checked_sub(1).map(|last| &segments[last]) else {
+            self.restart_at(&mut writer, offset, offset.min(self.start_offset()))?;
+            return Ok(offset);
+        };
+        // Nobody reads beyond from here on.
+        self.end_offset.fetch_min(offset, Ordering::AcqRel);
+        self.cut_durable_end(offset);
+        self.segments.store(Arc::new(segments[..kept].to_vec()));
+        let mut cut = || -> Result<Offset> {
+            for segment in segments[kept..].iter().rev() {
+                remove_segment(segment)?;
+            }
+            let end_offset = active.truncate(offset).map_err(|error| into_error(error, active))?;
+            self.drop_snapshots(&mut writer, end_offset)?;
+            writer.changed = true;
+            self.reload_producers(&mut writer, end_offset)?;
+            Ok(end_offset)
+        };
+        let end_offset = cut().map_err(|error| self.dir.fail(error))?;
+        self.publish_cut(end_offset, self.start_offset().min(end_offset))?;
+        Ok(end_offset)
+    }
+
+    /// Drops everything and goes on at `start`.
+    pub fn truncate_fully(&self, start: Offset) -> Result<(), AppendError> {
+        let mut writer = self.writer.lock();
+        self.check_writable(&writer)?;
+        self.restart_at(&mut writer, start, start)
+    }
+
+    /// An empty log that goes on at `end`; a leader's first batch may begin below `start`.
+    pub(super) fn restart_at(
+        &self,
+        writer: &mut Writer,
+        end: Offset,
+        start: Offset,
+    ) -> Result<(), AppendError> {
+        let segments = self.segments.load_full();
+        self.end_offset.store(end, Ordering::Release);
+        self.cut_durable_end(end.min(start));
+        writer.producers.clear();
+        let mut restart = || -> Result<()> {
+            if segments.is_empty() {
+                return Ok(());
+            }
+            writer.changed = true;
+            for segment in segments.iter().rev() {
+                remove_segment(segment)?;
+            }
+            self.drop_snapshots(writer, -1)?;
+            let segment = Segment::create(&self.path, end, wall_ms())?;
+            self.segments.store(Arc::new(vec![Arc::new(segment)]));
+            Ok(())
+        };
+        restart().map_err(|error| self.dir.fail(error))?;
+        self.epochs.lock().clear();
+        self.publish_cut(end, start)
+    }
+
+    /// Brings offsets and epochs in line with a log that ends at `end` now, and has that written down.
+    fn publish_cut(&self, end: Offset, start: Offset) -> Result<(), AppendError> {
+        self.end_offset.store(end, Ordering::Release);
+        self.start_offset.store(start, Ordering::Release);
+        self.cut_durable_end(end);
+        self.set_high_watermark_checkpoint(self.high_watermark_checkpoint().min(end));
+        self.epochs.lock().truncate_from_end(end);
+        self.write_epochs_if_changed()?;
+        self.keep_warm();
+        if self.is_page_cache() {
+            return Ok(());
+        }
+        self.flush_soon();
+        Ok(())
+    }
+
+    /// Never goes back, nor beyond the end. Segments that are wholly below are deleted.
+    pub fn raise_start_offset(&self, start: Offset) -> Result<(), AppendError> {
+        let writer = self.writer.lock();
+        self.check_writable(&writer)?;
+        let start = start.min(self.end_offset());
+        if start <= self.start_offset.fetch_max(start, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let segments = self.segments.load_full();
+        let next_bases = segments.iter().skip(1).map(|segment| segment.base_offset);
+        let dropped = next_bases.take_while(|&next_base| next_base <= start).count();
+        self.segments.store(Arc::new(segments[dropped..].to_vec()));
+        self.epochs.lock().truncate_from_start(start);
+        self.write_epochs_if_changed()?;
+        self.dir.chores.add(|chores| chores.log_starts = true);
+        for segment in &segments[..dropped] {
+            self.doom_segment(segment).map_err(|error| self.dir.fail(error))?;
+        }
+        Ok(())
+    }
+
+    /// Renames the files of a segment; readers that have them open may finish.
+    fn doom_segment(&self, segment: &Segment) -> Result<()> {
+        let delay =
+            Duration::from_millis(self.config.load().file_delete_delay_ms.max(0).cast_unsigned());
+        let due = now() + delay;
+        for path in [segment.path().to_path_buf(), segment.index_path(), segment.time_index_path()]
+        {
+            let doomed = path.with_added_extension("deleted");
+            match fs::rename(&path, &doomed) {
+                Ok(()) => self.dir.chores.add(|chores| chores.doomed.push((due, doomed))),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io("rename", &path)(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the producer snapshots above `offset`: they tell of batches that are gone.
+    fn drop_snapshots(&self, writer: &mut Writer, offset: Offset) -> Result<()> {
+        while let Some(snapshot) = writer.snapshots.pop_if(|snapshot| *snapshot > offset) {
+            remove_if_exists(&self.snapshot_path(snapshot))?;
+        }
+        Ok(())
+    }
+
+    /// Producer state as of `end_offset`: the newest snapshot that is whole, and the batches after it.
+    pub(super) fn reload_producers(&self, writer: &mut Writer, end_offset: Offset) -> Result<()> {
+        let now_ms = wall_ms();
+        let mut from = self.segments.load().first().map_or(end_offset, |first| first.base_offset);
+        let mut producers = Producers::default();
+        for &snapshot in writer.snapshots.iter().rev() {
+            let content = fs::read(self.snapshot_path(snapshot)).unwrap_or_default();
+            if (from..=end_offset).contains(&snapshot)
+                && let Some(decoded) = Producers::decode(&content, now_ms)
+            {
+                producers = decoded;
+                from = snapshot;
+                break;
+            }
+        }
+        let segments = self.segments.load_full();
+        let first = segments.partition_point(|segment| segment.base_offset <= from);
+        for segment in &segments[first.saturating_sub(1)..] {
+            let mut replay = || -> Result<(), ReadError> {
+                if segment.next_offset() <= from {
+                    return Ok(());
+                }
+                let file = segment.file()?;
+                let size = segment.size();
+                let Some(start) = segment.find_batch(&file, from, size)? else {
+                    return Ok(());
+                };
+                let mut scanner = Scanner::new(&file, start.position, size);
+                while let Some(batch) =
+                    scanner.next().map_err(|error| error.into_read_error(segment.path()))?
+                {
+                    producers.on_appended(&batch.header, now_ms);
+                }
+                Ok(())
+            };
+            replay().map_err(|error| into_error(error, segment))?;
+        }
+        writer.producers = producers;
+        Ok(())
+    }
+}
+
+pub(super) fn remove_segment(segment: &Segment) -> Result<()> {
+    remove_if_exists(&segment.index_path())?;
+    remove_if_exists(&segment.time_index_path())?;
+    remove_if_exists(segment.path())
+}
+
+pub(super) fn into_error(error: ReadError, segment: &Segment) -> Error {
+    match error {
+        ReadError::Storage(error) => error,
+        other => Error::malformed(segment.path(), other.to_string()),
+    }
+}

@@ -1,0 +1,179 @@
+//! One log directory: what its partitions share, and what waits for its threads.
+//!
+//! ```text
+//! append (fsync mode) --flush_soon--> flush queue --> flusher: one sync for everything dirty --> on_durable
+//! roll, delete, high watermark ---------------------> housekeeper: sealed segments, checkpoints, deletions, closing files
+//! ```
+//! Both threads sleep without a timeout when there is nothing to do.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::checkpoint::{OffsetMap, Sync, format_offsets, replace};
+use super::{Error, PartitionLog, Result};
+use crate::metadata::config::{Durability, TopicConfig};
+use crate::types::{Offset, TopicPartition};
+
+pub(super) const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
+pub(super) const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+pub(super) const LOG_STARTS: &str = "log-start-offset-checkpoint";
+pub(super) const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
+pub(super) const LOCK: &str = ".lock";
+
+pub(super) struct LogDir {
+    pub(super) path: PathBuf,
+    /// Of topics that do not say themselves.
+    durability: Durability,
+    offline: OnceLock<Error>,
+    pub(super) logs: Mutex<BTreeMap<TopicPartition, Arc<PartitionLog>>>,
+    pub(super) flush: Queue<FlushQueue>,
+    pub(super) chores: Queue<Chores>,
+    /// One writer of a checkpoint at a time.
+    checkpointing: Mutex<()>,
+    /// High watermarks that moved since they were written.
+    high_watermarks_moved: AtomicBool,
+}
+
+/// Work for one thread.
+pub(super) struct Queue<T> {
+    pub(super) work: Mutex<T>,
+    pub(super) wake: Condvar,
+}
+
+impl<T: Default> Default for Queue<T> {
+    fn default() -> Self {
+        Self { work: Mutex::default(), wake: Condvar::new() }
+    }
+}
+
+impl<T> Queue<T> {
+    pub(super) fn add(&self, change: impl FnOnce(&mut T)) {
+        change(&mut self.work.lock());
+        self.wake.notify_one();
+    }
+}
+
+#[derive(Default)]
+pub(super) struct FlushQueue {
+    pub(super) dirty: Vec<Arc<PartitionLog>>,
+    pub(super) stopping: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Chores {
+    /// Logs with segments that are complete and not synced.
+    pub(super) sealed: Vec<Arc<PartitionLog>>,
+    /// Logs with open files.
+    pub(super) warm: Vec<Arc<PartitionLog>>,
+    /// Renamed directories and files, and when they go.
+    pub(super) doomed: Vec<(Instant, PathBuf)>,
+    pub(super) recovery_points: bool,
+    pub(super) high_watermarks: bool,
+    pub(super) log_starts: bool,
+    pub(super) stopping: bool,
+}
+
+impl LogDir {
+    pub(super) fn new(path: PathBuf, durability: Durability) -> Self {
+        Self {
+            path,
+            durability,
+            offline: OnceLock::new(),
+            logs: Mutex::default(),
+            flush: Queue::default(),
+            chores: Queue::default(),
+            checkpointing: Mutex::new(()),
+            high_watermarks_moved: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn durability_of(&self, config: &TopicConfig) -> Durability {
+        config.durability.unwrap_or(self.durability)
+    }
+
+    pub(super) fn offline(&self) -> Option<&Error> {
+        self.offline.get()
+    }
+
+    /// For whoever is about to write.
+    pub(super) fn check_online(&self) -> Result<()> {
+        match self.offline() {
+            None => Ok(()),
+            Some(error) => {
+                Err(Error::Offline { dir: self.path.clone(), reason: error.to_string() })
+            }
+        }
+    }
+
+    /// Takes the directory out of service for good, because `error` was a failed write or sync. Gives the error back.
+    /// A lack of descriptors says nothing about the disk, and whoever met it may try again.
+    pub(super) fn fail(&self, error: Error) -> Error {
+        if error.is_resource_limit() {
+            return error;
+        }
+        if self.offline.set(error.clone()).is_ok() {
+            tracing::error!(dir = %self.path.display(), %error, "log directory goes offline");
+            self.flush.wake.notify_one();
+        }
+        error
+    }
+
+    /// Asks the housekeeper to write the high watermarks in a while.
+    pub(super) fn on_high_watermark(&self) {
+        let moved = &self.high_watermarks_moved;
+        if !moved.load(Ordering::Relaxed) && !moved.swap(true, Ordering::AcqRel) {
+            self.chores.add(|chores| chores.high_watermarks = true);
+        }
+    }
+
+    pub(super) fn write_recovery_points(&self) -> Result<()> {
+        let written = self.write_offsets(RECOVERY_POINTS, |log| {
+            Some(log.recovery_point()).filter(|&offset| offset > 0 && log.is_on_disk())
+        })?;
+        for (log, offset) in written {
+            log.on_recovery_point_written(offset.unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_high_watermarks(&self) -> Result<()> {
+        self.high_watermarks_moved.store(false, Ordering::Release);
+        self.write_offsets(HIGH_WATERMARKS, |log| {
+            Some(log.high_watermark_checkpoint()).filter(|&offset| offset > 0)
+        })?;
+        Ok(())
+    }
+
+    pub(super) fn write_log_starts(&self) -> Result<()> {
+        self.write_offsets(LOG_STARTS, |log| log.start_offset_to_write())?;
+        Ok(())
+    }
+
+    fn write_offsets(
+        &self,
+        file: &str,
+        offset: impl Fn(&PartitionLog) -> Option<Offset>,
+    ) -> Result<Vec<(Arc<PartitionLog>, Option<Offset>)>> {
+        let _one_at_a_time = self.checkpointing.lock();
+        self.check_online()?;
+        let logs: Vec<Arc<PartitionLog>> = self.logs.lock().values().cloned().collect();
+        let written: Vec<_> = logs.into_iter().map(|log| (offset(&log), log)).collect();
+        let offsets: OffsetMap = written
+            .iter()
+            .filter_map(|(offset, log)| Some((log.name().clone(), (*offset)?)))
+            .collect();
+        replace(&self.path.join(file), format_offsets(&offsets).as_bytes(), Sync::Now)
+            .map_err(|error| self.fail(error))?;
+        Ok(written.into_iter().map(|(offset, log)| (log, offset)).collect())
+    }
+}
+
+/// The directory of a partition, in its log directory.
+pub(super) fn partition_dir(log_dir: &Path, name: &TopicPartition) -> PathBuf {
+    log_dir.join(name.to_string())
+}

@@ -1,0 +1,282 @@
+//! One segment: a `.log` file of batches and its two indexes.
+//!
+//! The writer of the log is the only one that changes a segment; the lock inside is held for memory operations, and
+//! for the rare write of index entries. Files are opened when they are needed and closed when they have not been for a
+//! while (`cool`).
+
+mod lookup;
+mod recover;
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+pub(super) use lookup::Wanted;
+
+use super::index::{Index, OffsetEntry, TimeEntry};
+use super::{Error, Result};
+use crate::metadata::config::TopicConfig;
+use crate::record::{BatchHeader, batches};
+use crate::types::{Offset, TimestampMs};
+
+/// Batches at the end of the active segment that readers find without touching a file.
+const RECENT_MAX: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) base_offset: Offset,
+    /// Of the `.log` file.
+    path: PathBuf,
+    file: Mutex<Option<Arc<File>>>,
+    /// Since the last [`Segment::cool`].
+    used: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    size: u64,
+    next_offset: Offset,
+    offsets: Index<OffsetEntry>,
+    times: Index<TimeEntry>,
+    /// Bytes since the last entry of the offset index.
+    since_entry: u64,
+    max: Option<MaxTimestamp>,
+    /// Largest timestamp of the first batch.
+    first_timestamp_ms: Option<TimestampMs>,
+    created_ms: TimestampMs,
+    recent: VecDeque<Recent>,
+}
+
+/// The largest timestamp, and the last offset of the first batch that has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct MaxTimestamp {
+    timestamp_ms: TimestampMs,
+    last_offset: Offset,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Recent {
+    base_offset: Offset,
+    next_offset: Offset,
+    position: u64,
+    size: u64,
+}
+
+pub(super) fn file_name(base_offset: Offset, extension: &str) -> String {
+    format!("{base_offset:020}.{extension}")
+}
+
+impl Segment {
+    /// Makes the file of a new, empty segment.
+    pub(super) fn create(dir: &Path, base_offset: Offset, now_ms: TimestampMs) -> Result<Self> {
+        let path = dir.join(file_name(base_offset, "log"));
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .map_err(Error::io("create", &path))?;
+        let segment = Self::new(path, base_offset, 0, base_offset, now_ms);
+        *segment.file.lock() = Some(Arc::new(file));
+        Ok(segment)
+    }
+
+    fn new(
+        path: PathBuf,
+        base_offset: Offset,
+        size: u64,
+        next_offset: Offset,
+        created_ms: TimestampMs,
+    ) -> Self {
+        let state = State {
+            size,
+            next_offset,
+            offsets: Index::new(),
+            times: Index::new(),
+            since_entry: 0,
+            max: (size == 0).then_some(MaxTimestamp { timestamp_ms: -1, last_offset: base_offset }),
+            first_timestamp_ms: None,
+            created_ms,
+            recent: VecDeque::new(),
+        };
+        Self {
+            base_offset,
+            path,
+            file: Mutex::new(None),
+            used: AtomicBool::new(true),
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.state.lock().size
+    }
+
+    pub(super) fn next_offset(&self) -> Offset {
+        self.state.lock().next_offset
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn index_path(&self) -> PathBuf {
+        self.path.with_extension("index")
+    }
+
+    pub(super) fn time_index_path(&self) -> PathBuf {
+        self.path.with_extension("timeindex")
+    }
+
+    /// The `.log` file, opened if it is not.
+    pub(super) fn file(&self) -> Result<Arc<File>> {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        let mut file = self.file.lock();
+        if let Some(file) = &*file {
+            return Ok(Arc::clone(file));
+        }
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&self.path)
+            .map_err(Error::io("open", &self.path))?;
+        Ok(Arc::clone(file.insert(Arc::new(opened))))
+    }
+
+    /// Whether `header` must go to a new segment, `pending` bytes being about to be written before it.
+    pub(super) fn must_roll(
+        &self,
+        header: &BatchHeader,
+        pending: usize,
+        config: &TopicConfig,
+        now_ms: TimestampMs,
+    ) -> bool {
+        if header.last_offset() - self.base_offset > i64::from(i32::MAX) {
+            return true;
+        }
+        let state = self.state.lock();
+        let size = state.size + pending as u64;
+        if size == 0 {
+            return false;
+        }
+        let index_size_max = config.segment_index_bytes as usize;
+        let age_ms = match state.first_timestamp_ms {
+            Some(first_ms) if first_ms >= 0 && header.max_timestamp_ms >= 0 => {
+                header.max_timestamp_ms.saturating_sub(first_ms)
+            }
+            _ => now_ms.saturating_sub(state.created_ms),
+        };
+        size + header.size as u64 > u64::from(config.segment_bytes)
+            || age_ms > config.segment_ms
+            || state.offsets.size() + OFFSET_ENTRY_SIZE > index_size_max
+            || state.times.size() + TIME_ENTRY_SIZE > index_size_max
+    }
+
+    /// Writes batches, which are whole and in order, with one system call.
+    pub(super) fn append(&self, bytes: &[u8], config: &TopicConfig) -> Result<()> {
+        let position = self.state.lock().size;
+        self.file()?.write_all_at(bytes, position).map_err(Error::io("write", &self.path))?;
+        let mut state = self.state.lock();
+        for batch in batches(bytes) {
+            let header = batch.expect("the caller parsed these batches").header;
+            self.index(&mut state, &header, config.index_interval_bytes, true);
+        }
+        self.spill(&mut state, |state| state.offsets.wants_spill() || state.times.wants_spill())
+    }
+
+    /// Takes note of the batch that lies at the end of what is known.
+    fn index(&self, state: &mut State, header: &BatchHeader, interval: u32, is_recent: bool) {
+        let position = state.size;
+        let max = state.max.get_or_insert(MaxTimestamp { timestamp_ms: -1, last_offset: -1 });
+        if header.max_timestamp_ms > max.timestamp_ms {
+            max.timestamp_ms = header.max_timestamp_ms;
+            max.last_offset = header.last_offset();
+        }
+        if position == 0 {
+            state.first_timestamp_ms = Some(header.max_timestamp_ms);
+        }
+        if state.since_entry > u64::from(interval) {
+            state.offsets.push(OffsetEntry {
+                relative_offset: self.relative(header.last_offset()),
+                position: u32::try_from(position).unwrap_or(u32::MAX),
+            });
+            self.push_time(state);
+            state.since_entry = 0;
+        }
+        let size = header.size as u64;
+        state.since_entry += size;
+        state.size += size;
+        state.next_offset = header.next_offset();
+        if is_recent {
+            if state.recent.len() == RECENT_MAX {
+                state.recent.pop_front();
+            }
+            let (base_offset, next_offset) = (header.base_offset, header.next_offset());
+            state.recent.push_back(Recent { base_offset, next_offset, position, size });
+        }
+    }
+
+    /// Adds the largest timestamp to the time index, if it grew since.
+    fn push_time(&self, state: &mut State) {
+        let Some(max) = state.max else {
+            return;
+        };
+        // A time index that cannot be read has no last entry; the next recovery rebuilds it.
+        let last = state.times.last(&self.time_index_path()).ok().flatten();
+        if max.timestamp_ms > last.map_or(-1, |last| last.timestamp_ms) {
+            state.times.push(TimeEntry {
+                timestamp_ms: max.timestamp_ms,
+                relative_offset: self.relative(max.last_offset),
+            });
+        }
+    }
+
+    fn relative(&self, offset: Offset) -> u32 {
+        u32::try_from(offset - self.base_offset).unwrap_or(0)
+    }
+
+    fn spill(&self, state: &mut State, when: impl Fn(&State) -> bool) -> Result<()> {
+        if when(state) {
+            state.offsets.spill(&self.index_path())?;
+            state.times.spill(&self.time_index_path())?;
+        }
+        Ok(())
+    }
+
+    /// Completes the indexes on disk, because the segment will not be appended to for now.
+    pub(super) fn seal(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        self.push_time(&mut state);
+        self.spill(&mut state, |_| true)?;
+        state.recent = VecDeque::new();
+        Ok(())
+    }
+
+    /// Lets go of what makes the next access quick, if there was none since the last call and, for the sake of sync
+    /// errors, nothing waits to be synced. True when the file is closed.
+    pub(super) fn cool(&self) -> bool {
+        if self.used.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        self.close();
+        self.state.lock().recent = VecDeque::new();
+        true
+    }
+
+    /// Closes the file; the next access opens it again.
+    pub(super) fn close(&self) {
+        *self.file.lock() = None;
+    }
+}
+
+const OFFSET_ENTRY_SIZE: usize = 8;
+const TIME_ENTRY_SIZE: usize = 12;
