@@ -115,6 +115,11 @@ impl Broker {
         self.identity.node_id
     }
 
+    /// As this node introduces itself.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// The published image: what this broker's partitions are being brought in line with.
     pub fn image(&self) -> Arc<MetadataImage> {
         self.publication.image()

@@ -74,7 +74,7 @@ async fn open(
     }
     let config = front.config();
     match Opening::of(first, config.request_size_max) {
-        Opening::Native => native::serve(stream, broker, shutdown).await,
+        Opening::Native => native::serve(stream, broker, config, shutdown).await,
         Opening::Kafka => kafka::serve(stream, peer, first, front, shutdown).await,
         Opening::Http => {
             info!(%peer, "an HTTP request came to the clients port; HTTP is on {}", config.admin);
