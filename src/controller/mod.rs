@@ -9,6 +9,8 @@
 mod brokers;
 mod configs;
 mod heartbeat;
+#[cfg(test)]
+mod history_test;
 mod liveness;
 mod partition_change;
 mod partitions;
