@@ -41,8 +41,8 @@ fn fencing_removes_a_broker_from_every_isr_in_one_batch() {
         isr: nodes(isr),
         ..old.clone()
     };
-    let changed = |partition, state| {
-        let topic_id = uuid(1);
+    let changed = |partition, state: PartitionImage| {
+        let (topic_id, state) = (uuid(1), state.into());
         MetadataRecord::PartitionChange(PartitionChangeRecord { topic_id, partition, state })
     };
     let first = PartitionImage { replicas: nodes(&[1, 2, 3]), ..before.clone() };

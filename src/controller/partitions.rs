@@ -5,6 +5,7 @@
 //! a copy gets that reply.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::brokers::registered_broker;
 use super::partition_change::{Rules, partition_change};
@@ -104,7 +105,7 @@ fn alter_partition(
     records.push(MetadataRecord::PartitionChange(PartitionChangeRecord {
         topic_id: topic.topic_id,
         partition: proposal.partition.partition,
-        state: state.clone(),
+        state: Arc::new(state.clone()),
     }));
     if state.leader == sender {
         Ok(state)

@@ -43,7 +43,7 @@ impl Sweep<'_> {
                     records.push(MetadataRecord::PartitionChange(PartitionChangeRecord {
                         topic_id: topic.topic_id,
                         partition,
-                        state,
+                        state: Arc::new(state),
                     }));
                 }
             }

@@ -227,7 +227,7 @@ impl<'a> Creation<'a> {
             value: Some(value),
         }));
         for (partition, replicas) in (0..).zip(assignments) {
-            let state = new_partition(self.image, replicas);
+            let state = Arc::new(new_partition(self.image, replicas));
             let record = PartitionRecord { topic_id, partition, state };
             self.records.push(MetadataRecord::Partition(record));
         }

@@ -46,6 +46,7 @@ fn a_topic_is_topic_configs_and_partitions_in_that_order() {
             isr: nodes(isr),
             ..crate::metadata::test_support::partition(isr)
         };
+        let state = state.into();
         MetadataRecord::Partition(PartitionRecord { topic_id: uuid(1), partition, state })
     };
     let expected = [

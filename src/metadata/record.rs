@@ -112,7 +112,8 @@ pub struct TopicRecord {
 pub struct PartitionRecord {
     pub topic_id: TopicId,
     pub partition: i32,
-    pub state: PartitionImage,
+    /// Shared with the image that it becomes part of.
+    pub state: Arc<PartitionImage>,
 }
 
 /// The whole state of a partition, in records as in the image: partitions are small and change often.
@@ -146,5 +147,6 @@ pub enum LeaderRecovery {
 pub struct PartitionChangeRecord {
     pub topic_id: TopicId,
     pub partition: i32,
-    pub state: PartitionImage,
+    /// Shared with the image that it becomes part of.
+    pub state: Arc<PartitionImage>,
 }

@@ -223,7 +223,7 @@ impl MetadataImage {
                 topic.name, record.partition
             ));
         }
-        topic.partitions.push(Arc::new(record.state.clone()));
+        topic.partitions.push(record.state.clone());
         Ok(())
     }
 
@@ -244,7 +244,7 @@ impl MetadataImage {
                 topic.name, record.partition
             ));
         }
-        *slot = Arc::new(record.state.clone());
+        *slot = record.state.clone();
         Ok(())
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::metadata::PartitionImage;
 use crate::metadata::test_support::*;
 use crate::types::{LeaderEpoch, PartitionEpoch};
 
@@ -77,25 +78,28 @@ fn contradictions_are_faults() {
     let image = image_with_topic("a", 1);
     let topic = image.topic("a").unwrap();
     let old = topic.partition(0).unwrap();
-    let change = |edit: fn(&mut PartitionChangeRecord)| {
+    let change = |edit: fn(&mut PartitionImage)| {
         let MetadataRecord::PartitionChange(mut change) = led_by(topic, 0, 2) else {
             unreachable!("led_by makes a change")
         };
-        edit(&mut change);
+        edit(Arc::make_mut(&mut change.state));
         contradicts(&image, MetadataRecord::PartitionChange(change))
     };
-    assert_eq!(old.partition_epoch, PartitionEpoch(0));
+    let of = |topic_id, partition| {
+        let state = old.clone();
+        MetadataRecord::PartitionChange(PartitionChangeRecord { topic_id, partition, state })
+    };
     for (found, expected) in [
-        (change(|c| c.state.partition_epoch = PartitionEpoch(2)), "partition epoch"),
-        (change(|c| c.state.leader_epoch = LeaderEpoch(2)), "neither the same nor the next"),
-        (change(|c| c.state.leader_epoch = LeaderEpoch(0)), "changed within a leader epoch"),
-        (change(|c| c.state.leader = NodeId(9)), "leader is not in the ISR"),
-        (change(|c| c.state.isr = nodes(&[2, 9])), "no replica"),
-        (change(|c| c.state.isr = nodes(&[2, 2])), "twice"),
-        (change(|c| c.state.elr = nodes(&[2])), "both in the ISR"),
-        (change(|c| c.state.recovery = super::super::LeaderRecovery::Recovering), "unclean"),
-        (change(|c| c.partition = 1), "no partition"),
-        (change(|c| c.topic_id = uuid(9)), "does not exist"),
+        (change(|state| state.partition_epoch = PartitionEpoch(2)), "partition epoch"),
+        (change(|state| state.leader_epoch = LeaderEpoch(2)), "neither the same nor the next"),
+        (change(|state| state.leader_epoch = LeaderEpoch(0)), "changed within a leader epoch"),
+        (change(|state| state.leader = NodeId(9)), "leader is not in the ISR"),
+        (change(|state| state.isr = nodes(&[2, 9])), "no replica"),
+        (change(|state| state.isr = nodes(&[2, 2])), "twice"),
+        (change(|state| state.elr = nodes(&[2])), "both in the ISR"),
+        (change(|state| state.recovery = super::super::LeaderRecovery::Recovering), "unclean"),
+        (contradicts(&image, of(uuid(1), 1)), "no partition"),
+        (contradicts(&image, of(uuid(9), 0)), "does not exist"),
         (
             contradicts(
                 &image,
@@ -109,7 +113,7 @@ fn contradictions_are_faults() {
                 MetadataRecord::Partition(PartitionRecord {
                     topic_id: uuid(1),
                     partition: 2,
-                    state: partition(&[1]),
+                    state: partition(&[1]).into(),
                 }),
             ),
             "comes after 1 others",

@@ -112,6 +112,7 @@ pub(crate) fn topic_records(
 ) -> Vec<MetadataRecord> {
     let topic = TopicRecord { topic_id: uuid(id), name: name.into() };
     let partitions = (0..).zip(partitions).map(|(partition, state)| {
+        let state = state.into();
         MetadataRecord::Partition(PartitionRecord { topic_id: uuid(id), partition, state })
     });
     std::iter::once(MetadataRecord::Topic(topic)).chain(partitions).collect()
@@ -134,6 +135,6 @@ pub(crate) fn led_by(topic: &TopicImage, number: i32, leader: i32) -> MetadataRe
     MetadataRecord::PartitionChange(PartitionChangeRecord {
         topic_id: topic.topic_id,
         partition: number,
-        state,
+        state: state.into(),
     })
 }
