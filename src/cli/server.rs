@@ -9,7 +9,7 @@ use super::error::Failure;
 use super::lifeline;
 use super::topic::parse_pair;
 use crate::config::{Config, KEYS};
-use crate::telemetry;
+use crate::{node, telemetry};
 
 const EXAMPLE: &str = "Example:
   kontiki server --node-id 1 --peers 1@10.0.0.1:9192,2@10.0.0.2:9192,3@10.0.0.3:9192 \\
@@ -66,7 +66,7 @@ pub(super) fn run(args: ServerArgs) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref(), &overrides(&args))
         .map_err(|problems| Failure::usage(problems.to_string()))?;
     telemetry::init_logging();
-    Err(Failure::refused(format!("node {} cannot be started yet", config.node_id)))
+    node::run(config).map_err(|error| Failure::refused(error.to_string()))
 }
 
 /// Flags as configs, the weakest first.
