@@ -115,6 +115,7 @@ impl Output {
         mut position: u64,
         mut size: usize,
     ) -> io::Result<()> {
+        use rustix::io::retry_on_intr;
         use rustix::net::SendFlags;
         use tokio::io::Interest;
 
@@ -122,13 +123,14 @@ impl Output {
         let mut written = 0;
         while written < self.bytes.len() {
             let rest = &self.bytes[written..];
-            let send =
-                || Ok(rustix::net::send(&*stream, rest, SendFlags::MORE | SendFlags::NOSIGNAL)?);
+            let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+            let send = || Ok(retry_on_intr(|| rustix::net::send(&*stream, rest, flags))?);
             written += timeout(stall_max, stream.async_io(Interest::WRITABLE, send)).await??;
         }
         self.bytes.clear();
         while size > 0 {
-            let send = || Ok(rustix::fs::sendfile(&*stream, file, Some(&mut position), size)?);
+            let mut send_some = || rustix::fs::sendfile(&*stream, file, Some(&mut position), size);
+            let send = || Ok(retry_on_intr(&mut send_some)?);
             match timeout(stall_max, stream.async_io(Interest::WRITABLE, send)).await?? {
                 // The file became shorter than it was: this response cannot be completed any more.
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
