@@ -112,6 +112,7 @@ impl Node {
         let control = runtime("control", 1)?;
         let data = runtime("data", std::thread::available_parallelism().map_or(2, Into::into))?;
         let (stop, stopped) = watch::channel(false);
+        let server_metrics = server::Metrics::default();
         let quorum_config = quorum_config(&config, directory, &endpoints);
         let (parts, broker) = control.block_on(async {
             let peers = Peers::new(identity.clone(), Limits::DEFAULT);
@@ -126,6 +127,7 @@ impl Node {
             ));
             let (metrics, mut registry) = (broker::Metrics::default(), telemetry::registry());
             metrics.register(&mut registry);
+            server_metrics.register(&mut registry);
             tokio::spawn(admin::serve(
                 tokio::net::TcpListener::from_std(listeners.admin)?,
                 AdminApi { broker: parts.clone(), registry: Arc::new(registry) },
@@ -149,7 +151,7 @@ impl Node {
             Ok::<_, Error>((parts, broker))
         })?;
         parts.broker.set(broker.clone()).expect("set once, here");
-        let server_config = server_config(&config, &endpoints);
+        let server_config = server_config(&config, &endpoints, server_metrics);
         let listener =
             data.block_on(async { tokio::net::TcpListener::from_std(listeners.client) })?;
         data.spawn(server::serve_clients(listener, broker, server_config, stopped));
@@ -251,7 +253,7 @@ fn quorum_config(config: &Config, directory: MetaDirectory, endpoints: &Endpoint
     }
 }
 
-fn server_config(config: &Config, endpoints: &Endpoints) -> ServerConfig {
+fn server_config(config: &Config, endpoints: &Endpoints, metrics: server::Metrics) -> ServerConfig {
     ServerConfig {
         admin: endpoints.admin.clone(),
         request_size_max: config.request_size_max,
@@ -259,6 +261,7 @@ fn server_config(config: &Config, endpoints: &Endpoints) -> ServerConfig {
         idle_max: config.connection_idle_max,
         fetch_size_max: config.fetch_bytes_max,
         auto_create_topics: config.auto_create_topics,
+        metrics,
     }
 }
 

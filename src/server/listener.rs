@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -44,6 +45,7 @@ pub(super) async fn serve(
         };
         let Ok(admitted) = connections.clone().try_acquire_owned() else {
             let limit = config.connections_max;
+            config.metrics.connections_refused.inc();
             warn!(%peer, "refused a client's connection: max.connections={limit} are open");
             continue;
         };
@@ -72,13 +74,14 @@ async fn open(
         Ok(Err(error)) => return debug!(%peer, %error, "left before its first request"),
         Err(_) => return debug!(%peer, "said nothing for {OPENING_TIMEOUT:?}"),
     }
-    let config = front.config();
+    let config = front.config().clone();
+    let _counted = Counted::new(&config.metrics.connections);
     match Opening::of(first, config.request_size_max) {
-        Opening::Native => native::serve(stream, broker, config, shutdown).await,
+        Opening::Native => native::serve(stream, broker, &config, shutdown).await,
         Opening::Kafka => kafka::serve(stream, peer, first, front, shutdown).await,
         Opening::Http => {
             info!(%peer, "an HTTP request came to the clients port; HTTP is on {}", config.admin);
-            refuse_http(stream, config).await;
+            refuse_http(stream, &config).await;
         }
         Opening::Tls => {
             info!(%peer, "a TLS handshake came to the clients port, which speaks plain text");
@@ -91,6 +94,22 @@ async fn open(
                  over socket.request.max.bytes={limit}"
             );
         }
+    }
+}
+
+/// Counts an open connection for as long as it lives.
+struct Counted<'a>(&'a Gauge);
+
+impl<'a> Counted<'a> {
+    fn new(gauge: &'a Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

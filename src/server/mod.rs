@@ -7,6 +7,7 @@
 
 mod kafka;
 mod listener;
+mod metrics;
 mod native;
 mod sniff;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+pub use self::metrics::Metrics;
 use crate::broker::Broker;
 use crate::types::HostPort;
 
@@ -34,6 +36,7 @@ pub struct ServerConfig {
     pub fetch_size_max: usize,
     /// "auto.create.topics.enable"
     pub auto_create_topics: bool,
+    pub metrics: Metrics,
 }
 
 /// Serves clients until `shutdown` turns true, then lets open connections finish what they have started.

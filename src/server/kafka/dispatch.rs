@@ -56,14 +56,17 @@ impl Dispatcher {
 
 impl Service for Dispatcher {
     fn start(&mut self, frame: BytesMut) -> Started {
+        let (size, metrics) = (frame.len(), &self.front.config.metrics);
         match route(frame) {
             Ok(Route::Serve { api, version, correlation_id, client, body }) => {
+                metrics.count_request(api, size);
                 let call = Call { front: self.front.clone(), version };
                 match start(api, call, correlation_id, body) {
                     // A produce is appended when it is started; all others start when they are polled.
                     Ok(work) if api == Api::Produce => Started::Beside(work),
                     Ok(work) => Started::Alone(work),
                     Err(error) => {
+                        metrics.requests_unreadable.inc();
                         let name = api.name();
                         Started::Close(format!(
                             "{client} sent an unreadable {name} version {version}: {error}"
@@ -76,7 +79,10 @@ impl Service for Dispatcher {
                 let work = async move { encode::<ApiVersionsRequest>(0, correlation_id, response) };
                 Started::Alone(Box::pin(work))
             }
-            Err(reason) => Started::Close(reason),
+            Err(reason) => {
+                metrics.requests_unreadable.inc();
+                Started::Close(reason)
+            }
         }
     }
 }

@@ -58,7 +58,7 @@ impl Front {
         Arc::new(Self { broker, config })
     }
 
-    pub(super) fn config(&self) -> &ServerConfig {
+    pub(super) fn config(&self) -> &Arc<ServerConfig> {
         &self.config
     }
 
