@@ -228,12 +228,12 @@ fn a_fenced_or_renewed_broker_does_not_join() {
 #[test]
 fn a_replica_about_to_join_holds_the_high_watermark() {
     let mut case = Case::new(&[1, 2]);
-    case.subscribe(2, 10);
-    case.subscribe(3, 10);
+    let _ = case.subscribe(2, 10);
+    let _ = case.subscribe(3, 10);
     assert_eq!(case.reply(Some(Err(ErrorCode::IneligibleReplica))), NONE);
     assert_eq!(case.isr(), [1, 2]);
     // Quiet after the refusal; but it keeps up, so it will be proposed again.
-    case.log(12, 12);
+    let _ = case.log(12, 12);
     assert_eq!(case.ack(2, 12, 12), NONE);
     assert_eq!(case.ack(3, 11, 11), moved(11));
     case.now += Duration::from_millis(60);
@@ -244,10 +244,10 @@ fn a_replica_about_to_join_holds_the_high_watermark() {
 #[test]
 fn a_refused_joiner_that_falls_behind_holds_nothing() {
     let mut case = Case::new(&[1, 2]);
-    case.subscribe(2, 10);
-    case.subscribe(3, 10);
+    let _ = case.subscribe(2, 10);
+    let _ = case.subscribe(3, 10);
     assert_eq!(case.reply(Some(Err(ErrorCode::IneligibleReplica))), NONE);
-    case.log(12, 12);
+    let _ = case.log(12, 12);
     assert_eq!(case.ack(2, 12, 12), NONE);
     assert_eq!(case.tick_after(600), moved(12));
 }
@@ -255,8 +255,8 @@ fn a_refused_joiner_that_falls_behind_holds_nothing() {
 #[test]
 fn a_silent_member_is_proposed_for_removal_and_counts_until_it_is_out() {
     let mut case = in_step();
-    case.log(15, 15);
-    case.ack(2, 15, 15);
+    let _ = case.log(15, 15);
+    let _ = case.ack(2, 15, 15);
     assert_eq!(case.tick_after(1400), NONE);
     assert_eq!(case.tick_after(200), PROPOSE);
     assert_eq!(case.proposed(), [(1, 10), (2, 20)]);
@@ -268,9 +268,9 @@ fn a_silent_member_is_proposed_for_removal_and_counts_until_it_is_out() {
 #[test]
 fn while_the_high_watermark_stands_still_the_silent_are_not_taken_back() {
     let mut case = Case::new(&[1]);
-    case.subscribe(3, 10);
+    let _ = case.subscribe(3, 10);
     assert_eq!(case.reply(Some(Err(ErrorCode::IneligibleReplica))), NONE);
-    case.log(15, 15);
+    let _ = case.log(15, 15);
     assert_eq!(case.tick_after(1600), NONE);
     assert_eq!(case.ack(3, 10, 10), PROPOSE, "it lives");
 }
@@ -279,7 +279,7 @@ fn while_the_high_watermark_stands_still_the_silent_are_not_taken_back() {
 fn silence_of_an_idle_partition_is_no_fault() {
     let mut case = in_step();
     assert_eq!(case.tick_after(3_600_000), NONE);
-    case.log(15, 15);
+    let _ = case.log(15, 15);
     assert_eq!(case.tick_after(100), NONE, "the clocks have only begun");
     assert!(case.leader.needs_tick());
 }
@@ -291,10 +291,10 @@ fn a_member_with_a_long_pipeline_keeps_its_place_and_one_that_stands_still_does_
     for _ in 0..300 {
         // Broker 2 is always 50 records behind, broker 3 repeats itself.
         end += 10;
-        case.log(end, end);
-        case.ack(2, (end - 50).max(10), (end - 50).max(10));
-        case.ack(3, 10, 10);
-        case.tick_after(50);
+        let _ = case.log(end, end);
+        let _ = case.ack(2, (end - 50).max(10), (end - 50).max(10));
+        let _ = case.ack(3, 10, 10);
+        let _ = case.tick_after(50);
     }
     assert_eq!(case.proposed(), [(1, 10), (2, 20)]);
 }
@@ -309,13 +309,13 @@ fn refusals_that_leave_doubt_keep_the_proposal() {
         ErrorCode::NewLeaderElected,
     ] {
         let mut case = Case::new(&[1, 2]);
-        case.subscribe(3, 10);
+        let _ = case.subscribe(3, 10);
         assert_eq!(case.reply(Some(Err(code))), NONE);
         assert!(case.leader.isr().maximal_contains(NodeId(3)), "{code:?}");
     }
     for reply in [None, Some(Err(ErrorCode::NotController))] {
         let mut case = Case::new(&[1, 2]);
-        case.subscribe(3, 10);
+        let _ = case.subscribe(3, 10);
         let sent = case.leader.pending_alter().cloned();
         assert_eq!(case.reply(reply), PROPOSE, "to be sent again");
         assert_eq!(case.leader.pending_alter().cloned(), sent);
@@ -325,7 +325,7 @@ fn refusals_that_leave_doubt_keep_the_proposal() {
 #[test]
 fn an_image_settles_a_proposal_and_late_replies_are_ignored() {
     let mut case = Case::new(&[1, 2]);
-    case.subscribe(3, 10);
+    let _ = case.subscribe(3, 10);
     let sent = case.leader.pending_alter().expect("proposed").clone();
     let effects = case.event(|leader, context| leader.update(&image(&[1], 9), context));
     assert_eq!(effects, PROPOSE, "broker 3 is still worth proposing, on the new state");
@@ -362,7 +362,7 @@ fn subscriptions_are_checked_like_fetches() {
 #[test]
 fn only_the_last_session_of_a_follower_reports_progress() {
     let mut case = Case::new(&[1, 2]);
-    case.subscribe(2, 9);
+    let _ = case.subscribe(2, 9);
     let second = case.subscribe_with(2, |fetch| {
         fetch.session.slot = 2;
         fetch.ends = LogEnds { start: 0, end: 10, durable: 9 };

@@ -15,7 +15,7 @@ pub struct Replica {
 
 #[derive(Debug, Clone)]
 pub enum Role {
-    Leader(Leader),
+    Leader(Box<Leader>),
     /// Also while nobody leads.
     Follower(Follower),
 }
@@ -161,7 +161,7 @@ impl Replica {
                 context,
             );
             let effects = leader.on_log(ends, context);
-            self.role = Role::Leader(leader);
+            self.role = Role::Leader(Box::new(leader));
             // Nobody can have led between two adjacent epochs.
             let lost_leadership = !(led_before && epoch == known.next());
             return Applied { change, effects, lost_leadership };

@@ -88,10 +88,10 @@ impl Controller {
         sequence: u64,
         request: &AlterPartition,
     ) -> Option<AlterResult> {
-        if let Some((last, reply)) = self.sequences.get(&(from, broker_epoch)) {
-            if sequence <= *last {
-                return (sequence == *last).then(|| reply.clone());
-            }
+        if let Some((last, reply)) = self.sequences.get(&(from, broker_epoch))
+            && sequence <= *last
+        {
+            return (sequence == *last).then_some(reply.clone());
         }
         let reply = self.judge(from, broker_epoch, request);
         self.sequences.insert((from, broker_epoch), (sequence, reply.clone()));
