@@ -14,6 +14,8 @@
 
 mod admin;
 mod alter_partition;
+#[cfg(test)]
+mod cluster_test;
 mod config;
 mod control_plane;
 mod describe;

@@ -102,11 +102,18 @@ impl Reconciler {
         self.followed = image;
     }
 
-    /// Whether the image knows this incarnation, and so everything before its registration.
+    /// Whether the image knows this incarnation, and so everything before its registration. It may tell of the
+    /// registration before the controller's reply does.
     fn is_own_life(&self, image: &MetadataImage) -> bool {
-        image
+        let own = image
             .broker(self.me())
-            .is_some_and(|it| it.registration.incarnation == self.identity.incarnation)
+            .filter(|broker| broker.registration.incarnation == self.identity.incarnation);
+        let Some(own) = own else { return false };
+        if own.broker_epoch > self.identity.broker_epoch() {
+            // From here on streams may open, and say it in their hello.
+            self.identity.set_broker_epoch(own.broker_epoch);
+        }
+        true
     }
 
     fn follow_brokers(&self, changes: &[BrokerDelta]) {

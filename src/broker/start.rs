@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tracing::{error, info};
 
 use super::alter_partition::{AlterPartitionSender, IsrChanges};
@@ -23,6 +22,7 @@ use super::stream_leader::LeaderStreams;
 use super::ticks::Ticks;
 use super::visibility::Visibility;
 use super::{Broker, BrokerConfig, ControlPlane};
+use crate::metadata::MetadataImage;
 use crate::net::{Identity, Peers};
 use crate::replication::Timing;
 use crate::storage::{self, LogDirs, PartitionLog, RecoveredLogs, StorageConfig};
@@ -98,7 +98,7 @@ impl Broker {
         let visibility =
             Visibility { node_id: identity.node_id, peers, publication: publication.clone() };
         let work = Work { reconciler, sender, ticks, registry: registry.clone() };
-        let thread = PartitionsThread::start(&config.control, work, images)?;
+        let thread = PartitionsThread::start(work, images)?;
         let broker = Arc::new(Self {
             identity,
             control,
@@ -193,7 +193,7 @@ struct Work {
     registry: Arc<Registry>,
 }
 
-/// Runs everything that may wait for a partition's lock without serving anybody.
+/// Runs everything that may wait for a partition's lock without serving anybody. Ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct PartitionsThread {
     stop: oneshot::Sender<()>,
@@ -201,13 +201,10 @@ pub(super) struct PartitionsThread {
 }
 
 impl PartitionsThread {
-    fn start(
-        control: &Handle,
-        mut work: Work,
-        images: tokio::sync::watch::Receiver<Arc<crate::metadata::MetadataImage>>,
-    ) -> io::Result<Self> {
+    /// With a runtime of its own, for timers only: connections stay on the control runtime.
+    fn start(mut work: Work, images: watch::Receiver<Arc<MetadataImage>>) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
-        let runtime = control.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread =
             std::thread::Builder::new().name("partitions".to_owned()).spawn(move || {
                 runtime.block_on(async move {

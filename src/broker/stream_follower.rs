@@ -26,6 +26,7 @@ use super::metrics::Metrics;
 use super::outbox::Outbox;
 use super::partition::{NextStep, Partition};
 use crate::net::{FrameReader, FrameWriter, Peers};
+use crate::protocol::ErrorCode;
 use crate::protocol::native::{
     AckedPartition, Frame, Kind, Purpose, PushEntry, PushEvent, ReplicaAck, ReplicaPush,
     ReplicaSubscribe, Subscription,
@@ -326,6 +327,12 @@ impl Stream {
         self.metrics.replicated_in_bytes.inc_by(payload.len() as u64);
         let (mut rest, mut acks) = (payload, Vec::new());
         for PushEntry { slot, event } in push.entries {
+            if let PushEvent::Refused { code: ErrorCode::StaleBrokerEpoch, .. } = event {
+                // The hello told an epoch that is not the present one any more: say hello again.
+                return Err(io::Error::other(
+                    "the leader knows a later registration of this broker",
+                ));
+            }
             let mut batches: &[u8] = &[];
             if let PushEvent::Batches { size, .. } = event {
                 (batches, rest) = rest

@@ -1,4 +1,4 @@
-//! Stand-ins for tests of this module.
+//! A control plane that does what a test says.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::control_plane::{ControlPlane, Unanswered};
+use crate::broker::control_plane::{ControlPlane, Unanswered};
 use crate::controller::{ControllerCall, ControllerReply, Refusal};
 use crate::metadata::MetadataImage;
 use crate::net::BoxFuture;
 use crate::protocol::native::QuorumStatus;
 
-pub(super) type Answer = Result<Result<ControllerReply, Refusal>, String>;
+pub(in crate::broker) type Answer = Result<Result<ControllerReply, Refusal>, String>;
 type Script = Box<dyn FnMut(&ControllerCall) -> Answer + Send>;
 
 /// Answers calls from a script and remembers them. A test publishes images itself.
-pub(super) struct ScriptedControl {
+pub(in crate::broker) struct ScriptedControl {
     script: Mutex<Script>,
     calls: Mutex<Vec<ControllerCall>>,
-    pub(super) images: watch::Sender<Arc<MetadataImage>>,
+    pub(in crate::broker) images: watch::Sender<Arc<MetadataImage>>,
 }
 
 impl fmt::Debug for ScriptedControl {
@@ -30,7 +30,9 @@ impl fmt::Debug for ScriptedControl {
 }
 
 impl ScriptedControl {
-    pub(super) fn new(script: impl FnMut(&ControllerCall) -> Answer + Send + 'static) -> Arc<Self> {
+    pub(in crate::broker) fn new(
+        script: impl FnMut(&ControllerCall) -> Answer + Send + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
             script: Mutex::new(Box::new(script)),
             calls: Mutex::default(),
@@ -38,7 +40,7 @@ impl ScriptedControl {
         })
     }
 
-    pub(super) fn calls(&self) -> Vec<ControllerCall> {
+    pub(in crate::broker) fn calls(&self) -> Vec<ControllerCall> {
         self.calls.lock().clone()
     }
 }

@@ -1,0 +1,196 @@
+//! Brokers together: real logs and sockets, and the real decisions on metadata in memory.
+
+use std::time::Duration;
+
+use super::testing::{Nodes, batch, until};
+use crate::controller::{ControllerReply, ControllerRequest, TopicSelector};
+use crate::metadata::config::Durability;
+use crate::protocol::ErrorCode;
+use crate::types::{NodeId, TopicId, TopicIdPartition, time};
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn first_of(topic_id: TopicId) -> TopicIdPartition {
+    TopicIdPartition { topic_id, partition: 0 }
+}
+
+async fn replicates(durability: Durability) {
+    let nodes = Nodes::start(3, durability).await;
+    let topic_id = nodes.create_topic(NodeId(2), "t", 3, 3).await;
+    for partition in 0..3 {
+        let id = TopicIdPartition { topic_id, partition };
+        for broker in nodes.brokers() {
+            assert!(broker.partition(id).is_some(), "visible everywhere once it is answered");
+        }
+        for (number, acks) in [-1, 1, 0, -1].into_iter().enumerate() {
+            let produced = nodes.produce(id, &format!("{partition}-{number}"), acks).await;
+            assert_eq!(produced.expect("acknowledged").base_offset, number as i64);
+        }
+        let expected: Vec<_> = (0..4).map(|number| format!("{partition}-{number}")).collect();
+        assert_eq!(nodes.values(id).await, expected);
+        for broker in nodes.brokers() {
+            let replica = broker.partition(id).expect("held");
+            until("every replica has it all, and knows that it is committed", || {
+                replica.log().end_offset() == 4 && replica.high_watermark() == 4
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn records_reach_every_replica_with_fsync() {
+    replicates(Durability::Fsync).await;
+}
+
+#[tokio::test]
+async fn records_reach_every_replica_through_the_page_cache() {
+    replicates(Durability::PageCache).await;
+}
+
+#[tokio::test]
+async fn after_a_leader_dies_its_acknowledged_records_are_there_and_more_follow() {
+    let mut nodes = Nodes::start(3, Durability::Fsync).await;
+    let id = first_of(nodes.create_topic(NodeId(1), "t", 1, 3).await);
+    for number in 0..20 {
+        nodes.produce(id, &number.to_string(), -1).await.expect("acknowledged");
+    }
+    let old_leader = nodes.leader(id);
+    let killed_at = time::now();
+    nodes.kill(old_leader);
+    assert_ne!(nodes.leader(id), old_leader);
+    nodes.produce_surely(id, "after").await;
+    let gap = time::now().duration_since(killed_at);
+    assert!(gap < Duration::from_secs(5), "the next acknowledgement came after {gap:?}");
+    let values = nodes.values(id).await;
+    let before: Vec<_> = (0..20).map(|number| number.to_string()).collect();
+    assert_eq!(values[..20], before);
+    assert!(values[20..].iter().all(|value| value == "after") && values.len() > 20);
+}
+
+#[tokio::test]
+async fn two_followers_that_die_leave_the_partition_read_only() {
+    let mut nodes = Nodes::start(3, Durability::PageCache).await;
+    let id = first_of(nodes.create_topic(NodeId(1), "t", 1, 3).await);
+    nodes.produce(id, "a", -1).await.expect("acknowledged");
+    let leader = nodes.leader(id);
+    for follower in (1..=3).map(NodeId).filter(|node| *node != leader) {
+        nodes.kill(follower);
+    }
+    until("the leader knows that it is alone", || {
+        let partition = nodes.broker(leader).partition(id).expect("held");
+        partition.status().leading.is_some_and(|leading| leading.isr == [leader])
+    })
+    .await;
+    let refused = nodes.produce(id, "b", -1).await.expect_err("one replica is not enough");
+    assert_eq!(refused.code, ErrorCode::NotEnoughReplicas);
+    assert_eq!(nodes.values(id).await, ["a"]);
+}
+
+#[tokio::test]
+async fn a_shutdown_moves_the_leaderships_first() {
+    let mut nodes = Nodes::start(3, Durability::Fsync).await;
+    let topic_id = nodes.create_topic(NodeId(1), "t", 6, 3).await;
+    let ids: Vec<_> = (0..6).map(|partition| TopicIdPartition { topic_id, partition }).collect();
+    for id in &ids {
+        nodes.produce(*id, "before", -1).await.expect("acknowledged");
+    }
+    let stopped = NodeId(2);
+    let started = time::now();
+    nodes.broker(stopped).shut_down().await;
+    let took = time::now().duration_since(started);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(ids.iter().all(|id| nodes.leader(*id) != stopped));
+    assert!(nodes.broker(stopped).readiness().is_err());
+    for id in &ids {
+        nodes.produce_surely(*id, "after").await;
+        let values = nodes.values(*id).await;
+        assert_eq!(values[0], "before");
+    }
+    let refused = nodes.broker(stopped).produce(vec![(ids[0], batch("late"))], 1, LONG).await;
+    let refused = refused[0].as_ref().expect_err("nothing is served after the end");
+    assert_eq!(refused.code, ErrorCode::NotLeaderOrFollower);
+    nodes.kill(stopped);
+}
+
+#[tokio::test]
+async fn a_thousand_partitions_are_there_at_once_and_add_no_connection() {
+    let nodes = Nodes::start(3, Durability::Fsync).await;
+    let before = open_sockets();
+    let started = time::now();
+    let topic_id = nodes.create_topic(NodeId(1), "wide", 1000, 3).await;
+    let took = time::now().duration_since(started);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    let id = TopicIdPartition { topic_id, partition: 999 };
+    nodes.produce(id, "x", -1).await.expect("acknowledged");
+    // Tests run side by side in this process, so this is only a bound.
+    assert!(open_sockets() < before + 500);
+    assert!(nodes.brokers().all(|broker| broker.partition(id).is_some()));
+}
+
+fn open_sockets() -> usize {
+    let descriptors = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let is_socket = |entry: std::io::Result<std::fs::DirEntry>| {
+        let target = entry.ok().and_then(|entry| std::fs::read_link(entry.path()).ok());
+        target.is_some_and(|target| target.to_string_lossy().starts_with("socket:"))
+    };
+    descriptors.map(is_socket).filter(|is_socket| *is_socket).count()
+}
+
+#[tokio::test]
+async fn a_deleted_topic_is_gone_everywhere() {
+    let nodes = Nodes::start(2, Durability::PageCache).await;
+    let id = first_of(nodes.create_topic(NodeId(1), "t", 1, 2).await);
+    nodes.produce(id, "x", -1).await.expect("acknowledged");
+    let topics = vec![TopicSelector::Name("t".to_owned())];
+    let request = ControllerRequest::DeleteTopics { topics };
+    let reply = nodes.broker(NodeId(2)).admin("test", request, LONG).await.expect("decided");
+    assert!(matches!(reply, ControllerReply::DeleteTopics { results, .. } if results[0].is_ok()));
+    for broker in nodes.brokers() {
+        assert!(broker.partition(id).is_none() && broker.image().topic("t").is_none());
+        let refused = broker.produce(vec![(id, batch("late"))], -1, LONG).await;
+        let refused = refused[0].as_ref().expect_err("it is gone");
+        assert_eq!(refused.code, ErrorCode::UnknownTopicId);
+    }
+    // The name is free at once.
+    let again = first_of(nodes.create_topic(NodeId(1), "t", 1, 2).await);
+    nodes.produce(again, "y", -1).await.expect("acknowledged");
+    assert_eq!(nodes.values(again).await, ["y"]);
+}
+
+#[tokio::test]
+async fn a_fetch_waits_for_the_next_record() {
+    let nodes = Nodes::start(3, Durability::Fsync).await;
+    let id = first_of(nodes.create_topic(NodeId(1), "t", 1, 3).await);
+    let query = super::FetchQuery {
+        wait: LONG,
+        bytes_min: 1,
+        bytes_max: 1 << 20,
+        entries: vec![super::FetchPartition {
+            partition: id,
+            leader_epoch: crate::types::LeaderEpoch::NONE,
+            last_fetched_epoch: crate::types::LeaderEpoch::NONE,
+            fetch_offset: 0,
+            bytes_max: 1 << 20,
+        }],
+    };
+    let leader = nodes.broker(nodes.leader(id)).clone();
+    let waiting = tokio::spawn(async move { leader.fetch(query).await });
+    nodes.produce(id, "x", -1).await.expect("acknowledged");
+    let fetched = waiting.await.expect("no panic").pop().expect("one result").expect("readable");
+    assert_eq!((fetched.high_watermark, fetched.slice.next_offset), (1, 1));
+}
+
+#[tokio::test]
+async fn producer_ids_are_unique_over_brokers() {
+    let nodes = Nodes::start(3, Durability::PageCache).await;
+    let mut ids = Vec::new();
+    for broker in nodes.brokers() {
+        for _ in 0..3 {
+            ids.push(broker.init_producer_id().await.expect("a block").0);
+        }
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 9);
+}
