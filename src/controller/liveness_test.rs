@@ -100,7 +100,7 @@ fn a_refused_probe_fences_at_once() {
     assert_eq!(watch.lost(2), [watch.probe(2)]);
     assert_eq!(watch.lost(2), [], "one probe at a time");
     let fence = watch.fence(2, "its process is gone");
-    assert_eq!(watch.probed(2, ProbeVerdict::Dead), [fence.clone()]);
+    assert_eq!(watch.probed(2, ProbeVerdict::Dead), [fence]);
     watch.world.fence(2);
     assert_eq!(watch.tick(), []);
 

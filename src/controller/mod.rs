@@ -57,6 +57,7 @@ pub struct ClusterDefaults {
 
 /// What can be decided: calls of others, and what the controller's own soft state asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "most are calls")]
 pub enum DecisionRequest {
     Call(ControllerCall),
     Fence { node_id: NodeId, broker_epoch: BrokerEpoch, cause: String },

@@ -86,7 +86,7 @@ fn alter_partition(
         return Ok(PartitionImage::clone(current));
     }
     if let Err(code) = check(image, current, sender, proposal) {
-        let current = Some(PartitionImage::clone(current));
+        let current = Some(Box::new(PartitionImage::clone(current)));
         return Err(AlterPartitionRefusal { code, current });
     }
     let mut wanted = PartitionImage::clone(current);
@@ -111,7 +111,10 @@ fn alter_partition(
         Ok(state)
     } else {
         // The end of a reassignment took the leadership from the sender.
-        Err(AlterPartitionRefusal { code: ErrorCode::NewLeaderElected, current: Some(state) })
+        Err(AlterPartitionRefusal {
+            code: ErrorCode::NewLeaderElected,
+            current: Some(Box::new(state)),
+        })
     }
 }
 

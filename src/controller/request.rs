@@ -156,7 +156,7 @@ pub struct AlterPartition {
 pub struct AlterPartitionRefusal {
     pub code: ErrorCode,
     /// What the controller holds, where the partition exists.
-    pub current: Option<PartitionImage>,
+    pub current: Option<Box<PartitionImage>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

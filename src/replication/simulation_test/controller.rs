@@ -107,7 +107,7 @@ impl Controller {
         let now = self.latest().clone();
         let refuse = |code| {
             let current = Some(now.partition.clone());
-            Err(AlterPartitionRefusal { code, current })
+            Err(AlterPartitionRefusal { code, current: current.map(Box::new) })
         };
         if now.brokers[&from].0 != broker_epoch {
             return refuse(ErrorCode::StaleBrokerEpoch);
