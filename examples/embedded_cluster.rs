@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use kontiki::client::{Client, ConsumerConfig, NewTopic, OffsetQuery, Producer, Record, StartAt};
 use kontiki::client::{Delivered, ProducerConfig};
@@ -95,6 +96,9 @@ fn start_nodes(data: &Path) -> Result<Vec<Node>, Box<dyn Error>> {
     let mut nodes = Vec::new();
     for starting in starting {
         nodes.push(starting.join().expect("starting does not panic")?);
+    }
+    for node in &nodes {
+        node.wait_until_ready(Duration::from_secs(30))?;
     }
     Ok(nodes)
 }

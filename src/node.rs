@@ -31,7 +31,7 @@ use crate::protocol::ErrorCode;
 use crate::protocol::native::{ConfigView, Frame, Kind, NodeHello, QuorumStatus, WireError};
 use crate::quorum::{self, MetaDirectory, Quorum, QuorumConfig, Timing};
 use crate::server::{self, ServerConfig};
-use crate::types::{ConfigResource, Endpoints, HostPort};
+use crate::types::{ConfigResource, Endpoints, HostPort, time};
 use crate::{broker, telemetry};
 
 /// Why a node cannot start or go on. Each says what to do.
@@ -163,6 +163,19 @@ impl Node {
         &self.endpoints
     }
 
+    /// Blocks until clients can be sent here; the error says why they still cannot.
+    pub fn wait_until_ready(&self, within: Duration) -> Result<(), String> {
+        const INTERVAL: Duration = Duration::from_millis(5);
+        let deadline = time::now() + within;
+        loop {
+            match admin::Node::readiness(&*self.parts) {
+                Err(reason) if time::now() >= deadline => return Err(reason),
+                Err(_) => std::thread::sleep(INTERVAL),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
     /// Moves leaderships away, closes everything cleanly, and ends all connections. Blocks.
     pub fn shut_down(mut self) {
         let (control, data) = (self.control.take(), self.data.take());
@@ -185,8 +198,11 @@ impl Node {
 const RUNTIME_STOP_MAX: Duration = Duration::from_secs(1);
 
 impl Drop for Node {
-    /// Like a crash, but without waiting: tests do this on purpose.
+    /// Like a crash: tests do this on purpose.
     fn drop(&mut self) {
+        if let Some(broker) = self.parts.broker.get() {
+            broker.abandon();
+        }
         for runtime in [self.data.take(), self.control.take()].into_iter().flatten() {
             runtime.shutdown_background();
         }
