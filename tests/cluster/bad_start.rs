@@ -88,7 +88,7 @@ async fn a_second_node_with_an_id_that_lives_is_refused() {
     let load = Load::start(&cluster, TOPIC).await;
     let voters = setting(&mut cluster, 1, "controller.quorum.voters");
     let settings = [("node.id", "1".to_owned()), ("controller.quorum.voters", voters)];
-    must_fail(&cluster, &settings, &["node id 1"]).await;
+    must_fail(&cluster, &settings, &["id 1", "own id"]).await;
     load.progress().await;
     cluster.ready().await;
     load.check(&cluster).await;
