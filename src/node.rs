@@ -130,7 +130,7 @@ impl Node {
             server_metrics.register(&mut registry);
             tokio::spawn(admin::serve(
                 tokio::net::TcpListener::from_std(listeners.admin)?,
-                AdminApi { broker: parts.clone(), registry: Arc::new(registry) },
+                AdminApi { node: parts.clone(), registry: Arc::new(registry) },
                 stopped.clone(),
             ));
             quorum.form_or_join(&config.voters).await?;

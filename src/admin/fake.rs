@@ -1,8 +1,6 @@
 //! A node for the tests of this module: a small image, and a controller that only records what it is asked.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +14,7 @@ use crate::controller::{
 use crate::metadata::{
     BrokerImage, LeaderRecovery, MetadataImage, PartitionImage, RegisterBrokerRecord, TopicImage,
 };
+use crate::net::BoxFuture;
 use crate::protocol::ErrorCode;
 use crate::protocol::native::{ConfigView, QuorumMember, QuorumStatus};
 use crate::types::{
@@ -43,7 +42,7 @@ impl FakeNode {
     }
 
     pub(super) fn api(self: &Arc<Self>) -> AdminApi {
-        AdminApi { broker: self.clone(), registry: Arc::new(Registry::default()) }
+        AdminApi { node: self.clone(), registry: Arc::new(Registry::default()) }
     }
 }
 
@@ -134,7 +133,7 @@ impl Node for FakeNode {
         principal: &'a str,
         request: ControllerRequest,
         _: Duration,
-    ) -> Pin<Box<dyn Future<Output = Result<ControllerReply, Refusal>> + Send + 'a>> {
+    ) -> BoxFuture<'a, Result<ControllerReply, Refusal>> {
         self.asked.lock().push((principal.to_owned(), request.clone()));
         let refusal = self.refusal.lock().clone();
         let reply = match request {

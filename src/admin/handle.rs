@@ -46,8 +46,8 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    let broker = &*api.broker;
-    let image = broker.image();
+    let node = &*api.node;
+    let image = node.image();
     origin::check(request.headers(), &image)?;
     let found = routes.find(request.method(), request.uri().path())?;
     if request.uri().query().is_some() {
@@ -58,13 +58,13 @@ where
     let argument = &*found.argument;
     match found.operation {
         Operation::Health => Ok(health::health()),
-        Operation::Ready => health::ready(broker.readiness()),
+        Operation::Ready => health::ready(node.readiness()),
         Operation::Metrics => Ok(health::metrics(&api.registry)),
         Operation::OpenApi => Ok(json(StatusCode::OK, &openapi::document())),
         Operation::Cluster => {
-            Ok(json(StatusCode::OK, &brokers::cluster(&image, &broker.quorum_status())))
+            Ok(json(StatusCode::OK, &brokers::cluster(&image, &node.quorum_status())))
         }
-        Operation::Quorum => Ok(json(StatusCode::OK, &brokers::quorum(&broker.quorum_status()))),
+        Operation::Quorum => Ok(json(StatusCode::OK, &brokers::quorum(&node.quorum_status()))),
         Operation::Brokers => Ok(json(StatusCode::OK, &brokers::brokers(&image))),
         Operation::Broker => Ok(json(StatusCode::OK, &brokers::broker(&image, argument)?)),
         Operation::DrainBroker => {
@@ -91,9 +91,9 @@ where
 
 /// As this node's published image has it now.
 fn topic(api: &AdminApi, status: StatusCode, name: &str) -> Answer {
-    let image = api.broker.image();
+    let image = api.node.image();
     let topic = topics::find_topic(&image, name)?;
-    let configs = api.broker.describe_configs(&ConfigResource::Topic(topic.name.clone()))?;
+    let configs = api.node.describe_configs(&ConfigResource::Topic(topic.name.clone()))?;
     Ok(json(status, &topics::topic(topic, configs)))
 }
 
@@ -158,9 +158,9 @@ async fn delete_topic(api: &AdminApi, name: &str) -> Answer {
 }
 
 async fn drain_broker(api: &AdminApi, id: &str) -> Answer {
-    let node_id = brokers::find_broker(&api.broker.image(), id)?;
+    let node_id = brokers::find_broker(&api.node.image(), id)?;
     change(api, ControllerRequest::Drain { node_id }).await?;
-    Ok(json(StatusCode::OK, &brokers::broker(&api.broker.image(), id)?))
+    Ok(json(StatusCode::OK, &brokers::broker(&api.node.image(), id)?))
 }
 
 /// The controller decides whether a topic exists; this node may lag. A name that neither knows gets a suggestion.
@@ -168,11 +168,11 @@ fn with_nearest(api: &AdminApi, name: &str, problem: Problem) -> Problem {
     if !problem.is_not_found() {
         return problem;
     }
-    topics::find_topic(&api.broker.image(), name).err().unwrap_or(problem)
+    topics::find_topic(&api.node.image(), name).err().unwrap_or(problem)
 }
 
 async fn change(api: &AdminApi, request: ControllerRequest) -> Result<ControllerReply, Refusal> {
-    api.broker.admin(PRINCIPAL, request, CHANGE_TIMEOUT).await
+    api.node.admin(PRINCIPAL, request, CHANGE_TIMEOUT).await
 }
 
 /// The result of a request for one thing.

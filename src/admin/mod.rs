@@ -24,8 +24,6 @@ mod fake;
 mod handle_test;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,13 +31,13 @@ use prometheus_client::registry::Registry;
 
 pub use connection::serve;
 
-use crate::broker::Broker;
 use crate::controller::{ControllerReply, ControllerRequest, Refusal};
 use crate::metadata::MetadataImage;
+use crate::net::BoxFuture;
 use crate::protocol::native::{ConfigView, QuorumStatus};
 use crate::types::ConfigResource;
 
-/// What the API needs of the node that it runs in: `broker::Broker`, or a stand-in in tests.
+/// What the API needs of the node that it runs in: the one that `node` composes, or a stand-in in tests.
 pub trait Node: Send + Sync + 'static {
     /// The published image.
     fn image(&self) -> Arc<MetadataImage>;
@@ -53,40 +51,13 @@ pub trait Node: Send + Sync + 'static {
         principal: &'a str,
         request: ControllerRequest,
         timeout: Duration,
-    ) -> Pin<Box<dyn Future<Output = Result<ControllerReply, Refusal>> + Send + 'a>>;
-}
-
-impl Node for Broker {
-    fn image(&self) -> Arc<MetadataImage> {
-        self.image()
-    }
-
-    fn quorum_status(&self) -> QuorumStatus {
-        self.quorum_status()
-    }
-
-    fn readiness(&self) -> Result<(), String> {
-        self.readiness()
-    }
-
-    fn describe_configs(&self, resource: &ConfigResource) -> Result<Vec<ConfigView>, Refusal> {
-        self.describe_configs(resource)
-    }
-
-    fn admin<'a>(
-        &'a self,
-        principal: &'a str,
-        request: ControllerRequest,
-        timeout: Duration,
-    ) -> Pin<Box<dyn Future<Output = Result<ControllerReply, Refusal>> + Send + 'a>> {
-        Box::pin(self.admin(principal, request, timeout))
-    }
+    ) -> BoxFuture<'a, Result<ControllerReply, Refusal>>;
 }
 
 /// What the API serves.
 #[derive(Clone)]
 pub struct AdminApi {
-    pub broker: Arc<dyn Node>,
+    pub node: Arc<dyn Node>,
     pub registry: Arc<Registry>,
 }
 

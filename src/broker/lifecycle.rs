@@ -42,6 +42,8 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(5);
 const STOPPING_INTERVAL: Duration = Duration::from_millis(20);
 /// A stopping broker that does not hear from any controller for this long stops without one.
 const STOPPING_SILENCE_MAX: Duration = Duration::from_secs(1);
+/// A running broker that does not hear from any controller for this long is not ready any more.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// Where the broker is in its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub(super) enum Phase {
     /// The controller sends no clients here.
     Fenced,
     Running,
+    /// It was running, but no controller has answered for a while: it may be fenced by now, and not know.
+    Unheard,
     /// Asked for a controlled shutdown.
     Stopping,
     /// The controller expects no more heartbeats, or they are of no use.
@@ -243,11 +247,13 @@ impl Lifecycle {
         tokio::pin!(caught_up);
         let mut is_caught_up = false;
         let mut stopping = Stopping::default();
+        let mut last_answer = time::now();
         loop {
             let heard = self.heartbeat(broker_epoch).await;
             let now = time::now();
             match &heard {
                 Ok(Ok(reply)) => {
+                    last_answer = now;
                     stopping.on_reply(now);
                     self.on_reply(reply, is_caught_up);
                     if reply.should_shut_down && self.signals.is_stopping() {
@@ -259,7 +265,13 @@ impl Lifecycle {
                     let stopping = self.signals.is_stopping();
                     return if stopping { Ended::Stopped } else { Ended::Unregistered };
                 }
-                Ok(Err(_)) | Err(_) => _ = self.metrics.heartbeats_unanswered.inc(),
+                Ok(Err(_)) | Err(_) => {
+                    self.metrics.heartbeats_unanswered.inc();
+                    let is_silent = now.duration_since(last_answer) > SILENCE_MAX;
+                    if is_silent && self.signals.phase() == Phase::Running {
+                        self.signals.set_phase(Phase::Unheard);
+                    }
+                }
             }
             if self.signals.is_stopping() && stopping.gives_up(now, self.controlled_shutdown_max) {
                 warn!(last_answer = ?heard, "stopping without the controller's consent");
@@ -505,6 +517,23 @@ mod tests {
         fixture.reaches(Phase::CatchingUp).await;
         fixture.signals.stop();
         fixture.reaches(Phase::Stopped).await;
+    }
+
+    #[tokio::test]
+    async fn silence_of_the_controller_is_noticed_and_its_end_too() {
+        let is_silent = Arc::new(AtomicBool::new(false));
+        let silent = is_silent.clone();
+        let fixture = Fixture::start(move |request| match request {
+            ControllerRequest::RegisterBroker(_) => registered(1),
+            _ if silent.load(Ordering::Relaxed) => Err("no controller".to_owned()),
+            _ => beat(false, false),
+        });
+        fixture.publication.set_applied(1);
+        fixture.reaches(Phase::Running).await;
+        is_silent.store(true, Ordering::Relaxed);
+        fixture.reaches(Phase::Unheard).await;
+        is_silent.store(false, Ordering::Relaxed);
+        fixture.reaches(Phase::Running).await;
     }
 
     #[tokio::test]

@@ -154,6 +154,7 @@ impl Broker {
                 Err("waiting for the metadata that unfences this broker".to_owned())
             }
             Phase::Running => Ok(()),
+            Phase::Unheard => Err("no active controller answers heartbeats".to_owned()),
             Phase::Stopping | Phase::Stopped => Err("shutting down".to_owned()),
         }
     }

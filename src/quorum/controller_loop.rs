@@ -297,7 +297,8 @@ impl ControllerLoop {
         match &mut call.request {
             ControllerRequest::Heartbeat(request) => {
                 self.liveness.on_heartbeat(request, self.now());
-                if !matches!(self.role, Role::Active { .. }) {
+                // Without a quorum it cannot know what it would promise: another may lead, and have fenced this broker.
+                if !matches!(self.role, Role::Active { .. }) || self.is_cut_off() {
                     let _ = answering.send(Err(Unanswered::NotController));
                     return;
                 }
