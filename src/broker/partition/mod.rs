@@ -96,7 +96,8 @@ impl Partition {
         &self.log
     }
 
-    /// Follows the image. When the result is a new leader epoch under another leader, the caller subscribes there.
+    /// Follows the image; never one from before this process was registered, under which it may have led with a log that
+    /// it has lost the end of. When the result is a new leader epoch under another leader, the caller subscribes there.
     pub fn apply_image(&self, image: &PartitionImage) -> RoleChange {
         self.update(|state, context, after| {
             let ends = self.log_ends();

@@ -1,6 +1,7 @@
 //! A controller as a list of images: registrations, elections and the checks of AlterPartition (replication.md 1.4).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::model::Random;
 use crate::controller::{AlterPartition, AlterPartitionRefusal};
@@ -19,7 +20,7 @@ pub(super) struct Version {
 
 #[derive(Debug)]
 pub(super) struct Controller {
-    pub(super) versions: Vec<Version>,
+    pub(super) versions: Vec<Arc<Version>>,
     /// Per broker incarnation its last numbered request and the answer.
     sequences: BTreeMap<(NodeId, BrokerEpoch), (u64, AlterResult)>,
 }
@@ -39,7 +40,10 @@ impl Controller {
             recovery: LeaderRecovery::Recovered,
         };
         let brokers = nodes.iter().map(|&node| (node, (BrokerEpoch(0), true))).collect();
-        Self { versions: vec![Version { partition, brokers }], sequences: BTreeMap::new() }
+        Self {
+            versions: vec![Arc::new(Version { partition, brokers })],
+            sequences: BTreeMap::new(),
+        }
     }
 
     pub(super) fn latest(&self) -> &Version {
@@ -61,7 +65,7 @@ impl Controller {
     }
 
     fn change_broker(&mut self, node: NodeId, epoch: BrokerEpoch, active: bool) {
-        let mut next = self.latest().clone();
+        let mut next = Version::clone(self.latest());
         next.brokers.insert(node, (epoch, active));
         let mut isr = next.partition.isr.clone();
         if !active && isr.len() > 1 {
@@ -69,7 +73,7 @@ impl Controller {
             isr.retain(|&member| member != node);
         }
         elect(&mut next, isr, None);
-        self.versions.push(next);
+        self.versions.push(Arc::new(next));
     }
 
     /// Moves the leadership to another ISR member, as a preferred election would.
@@ -78,7 +82,7 @@ impl Controller {
         let isr = next.partition.isr.clone();
         let wanted = isr[random.below(isr.len())];
         elect(&mut next, isr, Some(wanted));
-        self.versions.push(next);
+        self.versions.push(Arc::new(next));
     }
 
     pub(super) fn alter(
@@ -129,7 +133,7 @@ impl Controller {
         let mut next = now.clone();
         next.partition.isr = request.isr.iter().map(|(node, _)| *node).collect();
         next.partition.partition_epoch = next.partition.partition_epoch.next();
-        self.versions.push(next.clone());
+        self.versions.push(Arc::new(next.clone()));
         Ok(next.partition)
     }
 }

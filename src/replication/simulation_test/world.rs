@@ -71,13 +71,14 @@ pub(super) struct World {
     /// Everything below any high watermark that was ever exposed.
     pub(super) committed: Vec<u64>,
     acknowledged: usize,
-    history: Vec<String>,
+    /// Kept only when somebody will read it.
+    history: Option<Vec<String>>,
 }
 
 const NODES: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
 
 impl World {
-    pub(super) fn new(fsync: bool) -> Self {
+    pub(super) fn new(fsync: bool, tell: bool) -> Self {
         let node = |_| Node {
             log: ModelLog::default(),
             replica: new_replica(NodeId(0), 0),
@@ -110,12 +111,12 @@ impl World {
             next_id: 0,
             committed: Vec::new(),
             acknowledged: 0,
-            history: Vec::new(),
+            history: tell.then(Vec::new),
         }
     }
 
     pub(super) fn history(&self) -> String {
-        self.history.join("\n")
+        self.history.iter().flatten().cloned().collect::<Vec<_>>().join("\n")
     }
 
     /// One thing happens.
@@ -585,9 +586,9 @@ impl World {
     fn with(&mut self, id: NodeId, event: impl FnOnce(&mut World, &mut Node, Context<'_>)) {
         let mut node = self.nodes.remove(&id).expect("one of the nodes");
         if node.alive {
-            let brokers = node.version.map(|it| self.controller.versions[it].brokers.clone());
+            let version = node.version.map(|it| Arc::clone(&self.controller.versions[it]));
             let active = |other: NodeId| {
-                let (epoch, active) = *brokers.as_ref()?.get(&other)?;
+                let (epoch, active) = *version.as_ref()?.brokers.get(&other)?;
                 active.then_some(epoch)
             };
             event(self, &mut node, Context { now: self.now, active: &active });
@@ -596,7 +597,9 @@ impl World {
     }
 
     fn note(&mut self, text: impl FnOnce() -> String) {
-        self.history.push(text());
+        if let Some(history) = &mut self.history {
+            history.push(text());
+        }
     }
 }
 
