@@ -1,3 +1,5 @@
+//! Fencing, unfencing and new lives of brokers: what becomes of the partitions.
+
 use std::time::Duration;
 
 use super::super::test_support::*;

@@ -1,3 +1,5 @@
+//! Which configs can be set, and that a refused change changes nothing.
+
 use super::super::ControllerRequest;
 use super::super::test_support::*;
 use super::*;

@@ -1,3 +1,5 @@
+//! Sessions, probes and stalls of the controller itself, on a clock of the test.
+
 use super::super::DecisionRequest;
 use super::super::test_support::World;
 use super::*;

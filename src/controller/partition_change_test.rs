@@ -1,3 +1,5 @@
+//! The one function of every partition change, case by case.
+
 use super::*;
 use crate::metadata::test_support::{nodes, partition};
 use crate::types::{LeaderEpoch, PartitionEpoch};

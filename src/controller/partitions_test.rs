@@ -1,3 +1,5 @@
+//! AlterPartition: which proposals of leaders are taken, and what refuses the others.
+
 use super::super::test_support::*;
 use super::super::{ControllerRequest, DecisionRequest};
 use super::*;

@@ -1,3 +1,5 @@
+//! Creating and deleting topics: every refusal, and what is recorded.
+
 use super::super::ControllerRequest;
 use super::super::test_support::*;
 use super::*;

@@ -1,3 +1,5 @@
+//! What one turn of the controller loop makes of the requests that wait.
+
 use super::super::test_support::*;
 use super::*;
 use crate::metadata::test_support::{registration, uuid};

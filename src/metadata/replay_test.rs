@@ -1,3 +1,5 @@
+//! Replay changes an image as its records say, or stops.
+
 use super::*;
 use crate::metadata::PartitionImage;
 use crate::metadata::test_support::*;

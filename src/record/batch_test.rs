@@ -1,3 +1,5 @@
+//! Batches byte for byte, through every codec, and damaged in every byte.
+
 use super::super::{
     Batch, BatchBuilder, Compression, Record, Refusal, assign_offset, batches, records,
 };

@@ -1,3 +1,5 @@
+//! Each rule for batches of clients has its own error code.
+
 use super::*;
 use crate::protocol::ErrorCode;
 use crate::record::BatchBuilder;

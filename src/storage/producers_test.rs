@@ -1,3 +1,5 @@
+//! Duplicates, fencing and gaps of idempotent producers.
+
 use super::*;
 use crate::protocol::ErrorCode;
 use crate::record::{BatchBuilder, Compression, assign_offset};
