@@ -153,6 +153,10 @@ impl PartitionLog {
         self.flush.lock().recovery_point
     }
 
+    pub(super) fn recovery_point_written(&self) -> Offset {
+        self.flush.lock().recovery_point_written
+    }
+
     /// The checkpoint file says `offset` now.
     pub(in super::super) fn on_recovery_point_written(&self, offset: Offset) {
         self.flush.lock().recovery_point_written = offset;

@@ -37,7 +37,7 @@ use flush::FlushState;
 
 pub(super) const EPOCHS: &str = "leader-epoch-checkpoint";
 pub(super) const PARTITION_METADATA: &str = "partition.metadata";
-/// Producer snapshots that are kept.
+/// Producer snapshots that are kept, and all that the next recovery may ask for.
 const SNAPSHOTS_KEPT: usize = 3;
 
 /// One writer at a time (a mutex inside); readers wait neither for a write nor for a flush.
@@ -239,6 +239,9 @@ impl PartitionLog {
             writer.snapshots.push(offset);
         }
         let surplus = writer.snapshots.len().saturating_sub(SNAPSHOTS_KEPT);
+        let recovery_point = self.recovery_point_written();
+        let is_old = |offset: &&Offset| **offset < recovery_point;
+        let surplus = writer.snapshots.iter().take(surplus).take_while(is_old).count();
         for offset in writer.snapshots.drain(..surplus) {
             super::checkpoint::remove_if_exists(&self.snapshot_path(offset))?;
         }

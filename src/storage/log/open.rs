@@ -43,7 +43,7 @@ pub(in super::super) fn open_log(
     let files = list_files(&log.path)?;
     let mut epochs = EpochCache::default();
     let mut scanned = Vec::new();
-    let (mut segments, trusted_end) = open_segments(&log, &found, &files.segments, &mut scanned)?;
+    let (mut segments, trusted_end) = open_segments(&log, &found, &files, &mut scanned)?;
     let is_recovered = trusted_end < Offset::MAX;
 
     let mut end = segments.last().map_or(found.log_start, |last| last.next_offset());
@@ -101,9 +101,10 @@ pub(in super::super) fn open_log(
 fn open_segments(
     log: &PartitionLog,
     found: &FoundLog,
-    bases: &[Offset],
+    files: &Files,
     scanned: &mut Vec<(LeaderEpoch, Offset)>,
 ) -> Result<(Vec<Segment>, Offset)> {
+    let bases = &files.segments;
     let now_ms = wall_ms();
     let interval = log.config.load().index_interval_bytes;
     let first_suspect = if found.is_trusted {
@@ -132,8 +133,11 @@ fn open_segments(
                 scanned.push((header.leader_epoch, header.base_offset));
             }
         })?;
-        // A gap is where bytes went missing: only compaction makes gaps, and only in what was flushed.
-        let has_gap = next_base.is_some_and(|next_base| segment.next_offset() < next_base);
+        // Between two segments, a gap is where the end of the first one was lost, unless it was there when the log
+        // rolled: on a follower, when the leader's log is compacted. The snapshot of that moment bears witness.
+        let end = segment.next_offset();
+        let has_gap = next_base.is_some_and(|next_base| end < next_base)
+            && files.snapshots.binary_search(&end).is_err();
         segments.push(segment);
         if is_cut || (is_suspect && has_gap) {
             for &later in bases[index + 1..].iter().rev() {

@@ -73,21 +73,31 @@ impl PartitionLog {
     pub fn max_timestamp(&self, upper: Offset) -> Result<Option<TimestampedOffset>, ReadError> {
         let (start, upper) = (self.start_offset(), upper.min(self.end_offset()));
         self.keep_warm();
+        // Of a batch that the log start divides, only the later records count; headers do not know of them.
+        let divided = self.read(start, upper, 0, true)?;
+        let mut best = None;
+        let mut from = start;
+        if self.start_offset_to_write().is_some() && !divided.is_empty() {
+            best = newest_record(&divided, start)?;
+            from = divided.next_offset;
+        }
         let mut newest: Option<(TimestampMs, Slice)> = None;
         for segment in self.segments.load().iter() {
             if segment.base_offset >= upper {
                 break;
             }
-            if let Some(candidate) = segment.find_newest_batch(start, upper)?
+            if let Some(candidate) = segment.find_newest_batch(from, upper)?
                 && newest.as_ref().is_none_or(|newest| candidate.0 > newest.0)
             {
                 newest = Some(candidate);
             }
         }
-        let Some((max_ms, slice)) = newest.filter(|newest| newest.0 >= 0) else {
-            return Ok(None);
-        };
-        first_record(&slice, start, |found| found >= max_ms)
+        if let Some((max_ms, slice)) = newest
+            && best.is_none_or(|best: TimestampedOffset| max_ms > best.timestamp_ms)
+        {
+            best = newest_record(&slice, from)?;
+        }
+        Ok(best.filter(|best| best.timestamp_ms >= 0))
     }
 }
 
@@ -97,6 +107,31 @@ fn first_record(
     from: Offset,
     is_wanted: impl Fn(TimestampMs) -> bool,
 ) -> Result<Option<TimestampedOffset>, ReadError> {
+    let mut first = None;
+    visit_records(slice, from, |record| {
+        if first.is_none() && is_wanted(record.timestamp_ms) {
+            first = Some(record);
+        }
+    })?;
+    Ok(first)
+}
+
+/// The first of the records of one batch, at or after `from`, that have the largest timestamp.
+fn newest_record(slice: &Slice, from: Offset) -> Result<Option<TimestampedOffset>, ReadError> {
+    let mut newest: Option<TimestampedOffset> = None;
+    visit_records(slice, from, |record| {
+        if newest.is_none_or(|newest| record.timestamp_ms > newest.timestamp_ms) {
+            newest = Some(record);
+        }
+    })?;
+    Ok(newest)
+}
+
+fn visit_records(
+    slice: &Slice,
+    from: Offset,
+    mut visit: impl FnMut(TimestampedOffset),
+) -> Result<(), ReadError> {
     let mut bytes = Vec::new();
     slice.read_into(&mut bytes)?;
     let (batch, _) = Batch::split_first(&bytes)?;
@@ -104,10 +139,10 @@ fn first_record(
     let leader_epoch = batch.header.leader_epoch;
     for record in records(&batch, DECOMPRESSED_SIZE_MAX)?.iter() {
         let record = record?;
-        let (offset, timestamp_ms) = (record.offset, record.timestamp_ms);
-        if offset >= from && is_wanted(timestamp_ms) {
-            return Ok(Some(TimestampedOffset { timestamp_ms, offset, leader_epoch }));
+        if record.offset >= from {
+            let (offset, timestamp_ms) = (record.offset, record.timestamp_ms);
+            visit(TimestampedOffset { timestamp_ms, offset, leader_epoch });
         }
     }
-    Ok(None)
+    Ok(())
 }

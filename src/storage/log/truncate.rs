@@ -30,11 +30,11 @@ impl PartitionLog {
             return Ok(end_offset);
         }
         let segments = self.segments.load_full();
-        let kept = segments.partition_point(|segment| segment.base_offset < offset);
-        let Some(active) = kept.checked_sub(1).map(|last| &segments[last]) else {
+        let mut kept = segments.partition_point(|segment| segment.base_offset < offset);
+        if kept == 0 {
             self.restart_at(&mut writer, offset, offset.min(self.start_offset()))?;
             return Ok(offset);
-        };
+        }
         // Nobody reads beyond from here on.
         self.end_offset.fetch_min(offset, Ordering::AcqRel);
         self.cut_durable_end(offset);
@@ -43,7 +43,17 @@ impl PartitionLog {
             for segment in segments[kept..].iter().rev() {
                 remove_segment(segment)?;
             }
-            let end_offset = active.truncate(offset).map_err(|error| into_error(error, active))?;
+            let end_offset = loop {
+                let active = &segments[kept - 1];
+                let end = active.truncate(offset).map_err(|error| into_error(error, active))?;
+                if kept == 1 || active.size() > 0 {
+                    break end;
+                }
+                // An empty segment would leave a gap behind the one before, if that was the reason to roll.
+                kept -= 1;
+                self.segments.store(Arc::new(segments[..kept].to_vec()));
+                remove_segment(active)?;
+            };
             self.drop_snapshots(&mut writer, end_offset)?;
             writer.changed = true;
             self.reload_producers(&mut writer, end_offset)?;

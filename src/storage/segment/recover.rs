@@ -152,6 +152,7 @@ impl Segment {
             );
             file.set_len(state.size).map_err(Error::io("truncate", self.path()))?;
         }
+        self.push_time(&mut state);
         self.spill(&mut state, |_| true)?;
         Ok(reason.is_some())
     }
