@@ -289,6 +289,9 @@ fn run(steps: Vec<Step>, durability: Durability) {
                     log.update_config(std::sync::Arc::new(config.clone()));
                     // A raised start reaches the disk lazily; after a crash it may be lower again.
                     let start = log.start_offset();
+                    if !is_clean && model.batches.is_empty() {
+                        (model.start, model.end) = (start, log.end_offset());
+                    }
                     assert!(start == model.start || (!is_clean && start < model.start));
                     let has_all =
                         model.batches.first().is_none_or(|b| parsed(b).header.base_offset <= start);

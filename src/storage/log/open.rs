@@ -41,7 +41,6 @@ pub(in super::super) fn open_log(
 ) -> Result<Arc<PartitionLog>> {
     let log = PartitionLog::new(dir, found.name.clone(), found.topic_id, config);
     let files = list_files(&log.path)?;
-    let mut epochs = EpochCache::default();
     let mut scanned = Vec::new();
     let (mut segments, trusted_end) = open_segments(&log, &found, &files, &mut scanned)?;
     let is_recovered = trusted_end < Offset::MAX;
@@ -59,18 +58,18 @@ pub(in super::super) fn open_log(
     let start = found.log_start.max(first_base).min(end);
 
     let checkpoint = read_if_exists(&log.path.join(EPOCHS))?;
-    match checkpoint.as_deref().map(parse_epochs) {
-        Some(Ok(entries)) => {
-            epochs = EpochCache::new(entries);
-            // What was synced with sealed segments is right; the rest is read from the batches.
-            epochs.truncate_from_end(trusted_end);
-        }
-        _ => scan_epochs(&segments, trusted_end, &mut epochs)?,
-    }
+    let parsed = checkpoint.as_deref().and_then(|content| parse_epochs(content).ok());
+    let mut epochs = EpochCache::new(parsed.unwrap_or_default());
+    // What was synced with sealed segments is right; the rest is read from the batches.
+    epochs.truncate_from_end(trusted_end);
     for (epoch, start) in scanned {
         epochs.assign(epoch, start);
     }
     epochs.truncate_from_end(end);
+    if start < end && epochs.entries().first().is_none_or(|first| first.1 > start) {
+        // Lost, or damaged, or of a log start that did not reach the disk.
+        epochs = scan_epochs(&segments)?;
+    }
     epochs.truncate_from_start(start);
 
     log.segments.store(Arc::new(segments.into_iter().map(Arc::new).collect()));
@@ -152,8 +151,9 @@ fn open_segments(
 }
 
 /// Reads epochs from batch headers, because the checkpoint is lost.
-fn scan_epochs(segments: &[Segment], below: Offset, epochs: &mut EpochCache) -> Result<()> {
-    for segment in segments.iter().filter(|segment| segment.base_offset < below) {
+fn scan_epochs(segments: &[Segment]) -> Result<EpochCache> {
+    let mut epochs = EpochCache::default();
+    for segment in segments {
         let mut scan = || -> Result<(), ReadError> {
             let file = segment.file()?;
             let mut scanner = Scanner::sequential(&file, segment.size());
@@ -166,7 +166,7 @@ fn scan_epochs(segments: &[Segment], below: Offset, epochs: &mut EpochCache) -> 
         };
         scan().map_err(|error| into_error(error, segment))?;
     }
-    Ok(())
+    Ok(epochs)
 }
 
 /// What is in a partition's directory. Leftovers of interrupted work go.

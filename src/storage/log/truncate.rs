@@ -103,7 +103,9 @@ impl PartitionLog {
     /// Brings offsets and epochs in line with a log that ends at `end` now, and has that written down.
     fn publish_cut(&self, end: Offset, start: Offset) -> Result<(), AppendError> {
         self.end_offset.store(end, Ordering::Release);
-        self.start_offset.store(start, Ordering::Release);
+        if self.start_offset.swap(start, Ordering::AcqRel) != start {
+            self.dir.chores.add(|chores| chores.log_starts = true);
+        }
         self.cut_durable_end(end);
         self.set_high_watermark_checkpoint(self.high_watermark_checkpoint().min(end));
         self.epochs.lock().truncate_from_end(end);
