@@ -43,6 +43,11 @@ impl Publication {
         *self.applied.borrow()
     }
 
+    /// Changes with every image that everything here has followed.
+    pub(super) fn applied(&self) -> watch::Receiver<MetadataIndex> {
+        self.applied.subscribe()
+    }
+
     pub(super) async fn wait_applied(&self, index: MetadataIndex) {
         // The sender lives in `self`, so the channel cannot close meanwhile.
         let _ = self.applied.subscribe().wait_for(|applied| *applied >= index).await;

@@ -27,9 +27,13 @@ impl Broker {
         let outcomes: Vec<ProduceOutcome> = entries
             .into_iter()
             .map(|(id, batch)| {
+                let size = batch.len() as u64;
                 let outcome = self.append(id, batch, acks, deadline);
                 if matches!(outcome, ProduceOutcome::Done(Err(_))) {
                     self.metrics.produce_refusals.inc();
+                } else {
+                    self.metrics.produced_batches.inc();
+                    self.metrics.produced_bytes.inc_by(size);
                 }
                 outcome
             })
@@ -58,11 +62,7 @@ impl Broker {
             return ProduceOutcome::Done(Err(refusal(ErrorCode::InvalidRequiredAcks, message)));
         }
         match self.find_partition(id) {
-            Ok(partition) => {
-                self.metrics.produced_batches.inc();
-                self.metrics.produced_bytes.inc_by(batch.len() as u64);
-                partition.produce(batch, acks, deadline)
-            }
+            Ok(partition) => partition.produce(batch, acks, deadline),
             Err(error) => ProduceOutcome::Done(Err(error)),
         }
     }

@@ -93,7 +93,8 @@ impl Broker {
             changes: isr_changes,
             metrics: metrics.clone(),
         };
-        let leader_streams = Arc::new(LeaderStreams::new(registry.clone(), metrics.clone()));
+        let leader_streams =
+            Arc::new(LeaderStreams::new(registry.clone(), publication.clone(), metrics.clone()));
         let images = control.images();
         let visibility =
             Visibility { node_id: identity.node_id, peers, publication: publication.clone() };

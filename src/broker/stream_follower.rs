@@ -284,6 +284,7 @@ impl Stream {
         // Both halves in one task, so that the ack of a push needs no hand-off between threads. Neither future is
         // dropped before the connection ends.
         let ended = tokio::select! {
+            biased; // What a push makes known is acknowledged in the same turn.
             ended = self.read(reader) => ended,
             ended = self.write(writer) => ended,
             () = self.superseded(generation) => Err(io::Error::other("not wanted any more")),

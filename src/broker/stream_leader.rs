@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 use super::metrics::Metrics;
 use super::outbox::Outbox;
 use super::partition::Partition;
+use super::publication::Publication;
 use super::registry::Registry;
 use crate::codec;
 use crate::net::{self, FrameReader, FrameWriter};
@@ -35,14 +36,19 @@ const FRAME_BUDGET: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct LeaderStreams {
     registry: Arc<Registry>,
+    publication: Arc<Publication>,
     metrics: Metrics,
     /// Per follower, to end its stream when it opens another: the old one may be that of a host that is gone.
     current: Mutex<HashMap<NodeId, Arc<Notify>>>,
 }
 
 impl LeaderStreams {
-    pub(super) fn new(registry: Arc<Registry>, metrics: Metrics) -> Self {
-        Self { registry, metrics, current: Mutex::default() }
+    pub(super) fn new(
+        registry: Arc<Registry>,
+        publication: Arc<Publication>,
+        metrics: Metrics,
+    ) -> Self {
+        Self { registry, publication, metrics, current: Mutex::default() }
     }
 
     /// Serves a follower until its connection ends. Runs on the data runtime.
@@ -69,16 +75,20 @@ impl LeaderStreams {
         }
         let stream = Stream {
             registry: self.registry.clone(),
+            publication: self.publication.clone(),
             metrics: self.metrics.clone(),
             node,
             outbox: Arc::default(),
             slots: Mutex::default(),
+            early: Mutex::default(),
             refusals: Mutex::default(),
         };
         // Both halves in one task, so that an ack and the push it causes need no hand-off between threads. Neither
         // future is dropped before the connection ends.
         let ended = tokio::select! {
+            biased; // What an ack or a new image makes writable is written in the same turn.
             ended = stream.read(reader) => ended,
+            () = stream.admit_early() => Ok(()),
             ended = stream.write(writer) => ended,
             () = superseded.notified() => Err(io::Error::other("the follower has opened another")),
         };
@@ -93,11 +103,14 @@ impl LeaderStreams {
 
 struct Stream {
     registry: Arc<Registry>,
+    publication: Arc<Publication>,
     metrics: Metrics,
     node: NodeHello,
     outbox: Arc<Outbox>,
     /// What the follower subscribed.
     slots: Mutex<HashMap<u32, Arc<Partition>>>,
+    /// Subscriptions under a leader epoch that this broker has not heard of yet: they wait for its image.
+    early: Mutex<Vec<Subscription>>,
     /// Subscriptions that were refused.
     refusals: Mutex<Vec<PushEntry>>,
 }
@@ -138,13 +151,40 @@ impl Stream {
                 partition.unsubscribe(self.follower(), slot);
             }
         }
+        self.early.lock().retain(|early| !request.drop.contains(&early.slot));
         for subscription in &request.add {
-            if let Err(event) = self.subscribe(subscription) {
-                debug!(follower = %self.follower(), ?subscription, ?event, "subscription refused");
-                self.refusals.lock().push(PushEntry { slot: subscription.slot, event });
-                // No partition has this slot: the mark only wakes the writer.
-                self.outbox.mark(subscription.slot);
-            }
+            self.admit(subscription);
+        }
+    }
+
+    /// Tries again whenever the partitions of this broker follow a later image.
+    async fn admit_early(&self) {
+        let mut applied = self.publication.applied();
+        while applied.changed().await.is_ok() {
+            let early = std::mem::take(&mut *self.early.lock());
+            early.iter().for_each(|subscription| self.admit(subscription));
+        }
+    }
+
+    fn admit(&self, subscription: &Subscription) {
+        let Err(event) = self.subscribe(subscription) else { return };
+        if self.is_early(subscription) {
+            self.early.lock().push(subscription.clone());
+            return;
+        }
+        debug!(follower = %self.follower(), ?subscription, ?event, "subscription refused");
+        self.refusals.lock().push(PushEntry { slot: subscription.slot, event });
+        // No partition has this slot: the mark only wakes the writer.
+        self.outbox.mark(subscription.slot);
+    }
+
+    /// Whether the follower's image is ahead of what the partitions here follow.
+    fn is_early(&self, subscription: &Subscription) -> bool {
+        match self.registry.get(subscription.partition) {
+            Some(partition) => partition.leader_epoch() < subscription.leader_epoch,
+            None => self
+                .publication
+                .with_image(|image| image.partition(subscription.partition).is_none()),
         }
     }
 

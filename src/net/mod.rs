@@ -26,7 +26,8 @@ use crate::types::HostPort;
 /// Bounds of native connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Largest frame, header included, in bytes.
+    /// Largest frame, header included, in bytes. Above what one request of a client may hold, so that every batch
+    /// that was accepted can be replicated.
     pub frame_size_max: usize,
     /// Connections that the peers port holds at a time.
     pub connections_max: usize,
@@ -38,7 +39,7 @@ pub struct Limits {
 
 impl Limits {
     pub const DEFAULT: Self = Self {
-        frame_size_max: 64 << 20,
+        frame_size_max: 128 << 20,
         connections_max: 4096,
         calls_max: 1024,
         hello_timeout: Duration::from_secs(5),

@@ -1,6 +1,7 @@
 //! The real decisions on an image in memory, without Raft: every broker sees an image the moment it is decided.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -23,6 +24,10 @@ pub(in crate::broker) struct MemoryController {
     liveness: Mutex<Liveness>,
     images: watch::Sender<Arc<MetadataImage>>,
     started: Instant,
+    /// How many answers to AlterPartition are still to be lost, after they were applied.
+    answers_to_lose: AtomicU32,
+    /// The numbers of the AlterPartition requests that came.
+    sequences: Mutex<Vec<u64>>,
 }
 
 impl MemoryController {
@@ -33,11 +38,21 @@ impl MemoryController {
             liveness: Mutex::new(liveness),
             images: watch::channel(Arc::default()).0,
             started: time::now(),
+            answers_to_lose: AtomicU32::new(0),
+            sequences: Mutex::default(),
         })
     }
 
     pub(in crate::broker) fn image(&self) -> Arc<MetadataImage> {
         self.images.borrow().clone()
+    }
+
+    pub(in crate::broker) fn lose_answers(&self, count: u32) {
+        self.answers_to_lose.store(count, Ordering::Relaxed);
+    }
+
+    pub(in crate::broker) fn sequences(&self) -> Vec<u64> {
+        self.sequences.lock().clone()
     }
 
     /// As after a confirmed death.
@@ -101,8 +116,16 @@ impl ControlPlane for MemoryController {
         call: ControllerCall,
         _: Duration,
     ) -> BoxFuture<'static, Result<Result<ControllerReply, Refusal>, Unanswered>> {
+        let mut is_lost = false;
+        if let ControllerRequest::AlterPartition(request) = &call.request {
+            self.sequences.lock().push(request.sequence);
+            let left = self.answers_to_lose.load(Ordering::Relaxed);
+            self.answers_to_lose.store(left.saturating_sub(1), Ordering::Relaxed);
+            is_lost = left > 0;
+        }
         let answer = self.on_call(call);
-        Box::pin(async { Ok(answer) })
+        let lost = Err(Unanswered("lost".to_owned()));
+        Box::pin(async move { if is_lost { lost } else { Ok(answer) } })
     }
 
     fn status(&self) -> QuorumStatus {

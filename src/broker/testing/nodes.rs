@@ -139,9 +139,13 @@ impl Nodes {
 
     /// As `kill -9` does, and its confirmed death.
     pub(in crate::broker) fn kill(&mut self, node_id: NodeId) {
-        let node = self.nodes.remove(&node_id).expect("it lives");
-        drop(node);
+        self.silence(node_id);
         self.controller.fence(node_id);
+    }
+
+    /// As `kill -9` does, but no controller hears of it.
+    pub(in crate::broker) fn silence(&mut self, node_id: NodeId) {
+        drop(self.nodes.remove(&node_id).expect("it lives"));
     }
 
     /// Through the admin path of one broker; so all of them serve it when this returns.
