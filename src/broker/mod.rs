@@ -18,6 +18,7 @@ mod alter_partition;
 mod cluster_test;
 mod config;
 mod control_plane;
+mod departures;
 mod describe;
 mod events;
 mod lifecycle;
@@ -55,6 +56,7 @@ pub use partition::*;
 pub use purgatory::{FetchWaiter, ProduceResult, ProduceWaiter};
 pub use start::Error;
 
+use self::departures::Departures;
 use self::lifecycle::{Phase, Signals};
 use self::producer_ids::ProducerIds;
 use self::publication::Publication;
@@ -62,7 +64,7 @@ use self::registry::Registry;
 use self::start::PartitionsThread;
 use self::stream_leader::LeaderStreams;
 use self::visibility::Visibility;
-use crate::metadata::MetadataImage;
+use crate::metadata::{BrokerImage, MetadataImage};
 use crate::net::{FrameReader, FrameWriter, Identity};
 use crate::protocol::native::{NodeHello, QuorumStatus};
 use crate::storage::LogDirs;
@@ -74,6 +76,7 @@ pub struct Broker {
     control: Arc<dyn ControlPlane>,
     publication: Arc<Publication>,
     registry: Arc<Registry>,
+    departures: Arc<Departures>,
     signals: Arc<Signals>,
     producer_ids: ProducerIds,
     visibility: Visibility,
@@ -125,6 +128,18 @@ impl Broker {
     /// The published image: what this broker's partitions are being brought in line with.
     pub fn image(&self) -> Arc<MetadataImage> {
         self.publication.image()
+    }
+
+    /// The published image for a client that asks where to go. Waits a moment for the fence of a broker that seems to
+    /// have died just now.
+    pub async fn settled_image(&self) -> Arc<MetadataImage> {
+        self.departures.settled(&self.publication).await;
+        self.image()
+    }
+
+    /// Whether clients may be told of the broker: it is live, or was until a moment ago.
+    pub fn is_listed(&self, broker: &BrokerImage) -> bool {
+        !broker.fenced || self.departures.is_lingering(broker.registration.node_id)
     }
 
     /// The replica that this broker holds.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
+use super::departures::Departures;
 use super::lifecycle::Signals;
 use super::metrics::Metrics;
 use super::partition::{Partition, PartitionEvents};
@@ -25,7 +26,9 @@ use super::registry::Registry;
 use super::stream_follower::{FollowerStreams, Target};
 use super::ticks::Ticks;
 use crate::metadata::config::{Durability, TopicConfig};
-use crate::metadata::{BrokerDelta, MetadataDelta, MetadataImage, PartitionDelta, PartitionImage};
+use crate::metadata::{
+    BrokerDelta, BrokerImage, MetadataDelta, MetadataImage, PartitionDelta, PartitionImage,
+};
 use crate::net::Identity;
 use crate::replication::{RoleChange, Timing};
 use crate::storage::{LogDirs, PartitionLog};
@@ -47,6 +50,7 @@ pub(super) struct Reconciler {
     pub(super) durability: Durability,
     pub(super) timing: Timing,
     pub(super) metrics: Metrics,
+    pub(super) departures: Arc<Departures>,
     /// What the partitions follow.
     pub(super) followed: Arc<MetadataImage>,
 }
@@ -126,6 +130,10 @@ impl Reconciler {
                     self.streams.reconnect_all();
                 }
                 continue;
+            }
+            let is_fenced = |broker: &Arc<BrokerImage>| broker.fenced;
+            if new.as_ref().is_some_and(is_fenced) && old.as_ref().is_some_and(|b| !b.fenced) {
+                self.departures.on_fenced(*node_id);
             }
             let target = new.as_ref().map(|broker| Target {
                 peer: broker.registration.endpoints.peer.clone(),

@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tracing::{error, info};
 
 use super::alter_partition::{AlterPartitionSender, IsrChanges};
+use super::departures::Departures;
 use super::events::Events;
 use super::lifecycle::{Lifecycle, Phase, Signals};
 use super::previous_life::Lives;
@@ -66,7 +67,9 @@ impl Broker {
             signals: signals.clone(),
             metrics: metrics.clone(),
         };
+        let departures = Arc::<Departures>::default();
         let reconciler = Reconciler {
+            departures: departures.clone(),
             identity: identity.clone(),
             publication: publication.clone(),
             registry: registry.clone(),
@@ -93,8 +96,12 @@ impl Broker {
             changes: isr_changes,
             metrics: metrics.clone(),
         };
-        let leader_streams =
-            Arc::new(LeaderStreams::new(registry.clone(), publication.clone(), metrics.clone()));
+        let leader_streams = LeaderStreams::new(
+            registry.clone(),
+            publication.clone(),
+            metrics.clone(),
+            departures.clone(),
+        );
         let images = control.images();
         let visibility =
             Visibility { node_id: identity.node_id, peers, publication: publication.clone() };
@@ -110,7 +117,8 @@ impl Broker {
             visibility,
             logs,
             static_configs: config.static_configs,
-            leader_streams,
+            leader_streams: Arc::new(leader_streams),
+            departures,
             metrics,
             data,
             partitions_thread: Mutex::new(Some(thread)),

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
+use super::departures::Departures;
 use super::metrics::Metrics;
 use super::outbox::Outbox;
 use super::partition::Partition;
@@ -38,6 +39,7 @@ pub(super) struct LeaderStreams {
     registry: Arc<Registry>,
     publication: Arc<Publication>,
     metrics: Metrics,
+    departures: Arc<Departures>,
     /// Per follower, to end its stream when it opens another: the old one may be that of a host that is gone.
     current: Mutex<HashMap<NodeId, Arc<Notify>>>,
 }
@@ -47,8 +49,9 @@ impl LeaderStreams {
         registry: Arc<Registry>,
         publication: Arc<Publication>,
         metrics: Metrics,
+        departures: Arc<Departures>,
     ) -> Self {
-        Self { registry, publication, metrics, current: Mutex::default() }
+        Self { registry, publication, metrics, departures, current: Mutex::default() }
     }
 
     /// Serves a follower until its connection ends. Runs on the data runtime.
@@ -68,6 +71,7 @@ impl LeaderStreams {
             }
         };
         info!(%follower, %broker_epoch, "replica stream opened");
+        self.departures.on_connected(follower);
         let superseded = Arc::<Notify>::default();
         let before = self.current.lock().insert(follower, superseded.clone());
         if let Some(before) = before {
@@ -93,7 +97,14 @@ impl LeaderStreams {
             () = superseded.notified() => Err(io::Error::other("the follower has opened another")),
         };
         stream.unsubscribe_all();
-        self.current.lock().retain(|_, current| !Arc::ptr_eq(current, &superseded));
+        let was_current = {
+            let mut current = self.current.lock();
+            let is_own = |own: &mut Arc<Notify>| Arc::ptr_eq(own, &superseded);
+            current.extract_if(|_, own| is_own(own)).count() > 0
+        };
+        if was_current {
+            self.departures.on_lost(follower);
+        }
         match ended {
             Ok(()) => info!(%follower, %broker_epoch, "replica stream closed by the follower"),
             Err(error) => info!(%follower, %broker_epoch, %error, "replica stream ended"),

@@ -159,7 +159,7 @@ impl Service {
 
     async fn call(&self, frame: Frame) -> Result<Reply, WireError> {
         match frame.kind {
-            Kind::ClientMetadata => Ok(Reply::new(&self.metadata(body(&frame)?))),
+            Kind::ClientMetadata => Ok(Reply::new(&self.metadata(body(&frame)?).await)),
             Kind::ClientListOffsets => {
                 let request: ListOffsetsRequest = body(&frame)?;
                 let list = |(topic_id, partition, query)| {
@@ -194,8 +194,8 @@ impl Service {
         }
     }
 
-    fn metadata(&self, request: MetadataRequest) -> MetadataReply {
-        let image = self.broker.image();
+    async fn metadata(&self, request: MetadataRequest) -> MetadataReply {
+        let image = self.broker.settled_image().await;
         let quorum = self.broker.quorum_status();
         let mut unknown = Vec::new();
         let topics = match request.topics {

@@ -28,7 +28,7 @@ pub(super) async fn handle(call: Call, request: MetadataRequest) -> Reply<Metada
         Some(topics) if topics.is_empty() && call.version == 0 => None,
         topics => topics.map(each_once),
     };
-    let mut image = front.broker.image();
+    let mut image = front.broker.settled_image().await;
     let mut refused = Vec::new();
     if let Some(asked) = &asked
         && request.allow_auto_topic_creation
@@ -57,12 +57,15 @@ pub(super) async fn handle(call: Call, request: MetadataRequest) -> Reply<Metada
         }
     }
     let status = front.broker.quorum_status();
-    let brokers = view::live_endpoints(&image).into_iter().map(|node| MetadataBroker {
-        node_id: node.node_id,
-        host: node.host,
-        port: node.port,
-        rack: node.rack,
-    });
+    let brokers =
+        view::endpoints(&image, |broker| front.broker.is_listed(broker)).into_iter().map(|node| {
+            MetadataBroker {
+                node_id: node.node_id,
+                host: node.host,
+                port: node.port,
+                rack: node.rack,
+            }
+        });
     let cluster_operations = request.include_cluster_authorized_operations;
     MetadataResponse {
         brokers: brokers.collect(),

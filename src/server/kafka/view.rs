@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::metadata::{MetadataImage, PartitionImage, TopicImage};
+use crate::metadata::{BrokerImage, MetadataImage, PartitionImage, TopicImage};
 use crate::protocol::ErrorCode;
 use crate::protocol::kafka::{LeaderIdAndEpoch, NodeEndpoint, Text};
 use crate::protocol::native::PartitionError;
@@ -29,19 +29,29 @@ pub(super) fn is_live(image: &MetadataImage, id: NodeId) -> bool {
 
 /// Brokers that clients can reach, by id.
 pub(super) fn live_endpoints(image: &MetadataImage) -> Vec<NodeEndpoint> {
-    let live = image.brokers.keys().filter_map(|id| live_endpoint(image, *id));
-    live.collect()
+    endpoints(image, |broker| !broker.fenced)
+}
+
+/// Brokers of some kind, by id.
+pub(super) fn endpoints(
+    image: &MetadataImage,
+    is_listed: impl Fn(&BrokerImage) -> bool,
+) -> Vec<NodeEndpoint> {
+    image.brokers.values().filter(|broker| is_listed(broker)).map(|b| endpoint(b)).collect()
 }
 
 fn live_endpoint(image: &MetadataImage, id: NodeId) -> Option<NodeEndpoint> {
-    let broker = image.broker(id).filter(|broker| !broker.fenced)?;
+    image.broker(id).filter(|broker| !broker.fenced).map(|broker| endpoint(broker))
+}
+
+fn endpoint(broker: &BrokerImage) -> NodeEndpoint {
     let client = &broker.registration.endpoints.client;
-    Some(NodeEndpoint {
-        node_id: id.0,
+    NodeEndpoint {
+        node_id: broker.registration.node_id.0,
         host: client.host.clone().into(),
         port: client.port.into(),
         rack: broker.registration.rack.clone().map(Text::from),
-    })
+    }
 }
 
 /// A live broker for admin requests: the active controller itself where it can be, else the lowest id. Any broker
