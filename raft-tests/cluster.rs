@@ -123,7 +123,8 @@ pub(crate) fn hello(identity: &Identity) -> NodeHello {
 }
 
 pub(crate) fn address(node: i32) -> HostPort {
-    HostPort { host: "node".to_owned(), port: 9000 + node as u16 }
+    let port = 9000 + u16::try_from(node).expect("a small number");
+    HostPort { host: "node".to_owned(), port }
 }
 
 fn endpoints(node: i32) -> Endpoints {

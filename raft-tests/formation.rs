@@ -121,7 +121,7 @@ async fn an_emptied_directory_is_refused_when_it_is_opened() {
     std::fs::remove_dir_all(path.join("log")).expect("removed");
     let refused = eventually("the lock is free", async || {
         let opened = MetaDirectory::open_or_format(&path, NodeId(1));
-        let text = opened.err().expect("refused").to_string();
+        let text = opened.expect_err("refused").to_string();
         (!text.contains("in use")).then_some(text)
     })
     .await;

@@ -139,6 +139,11 @@ impl Dice {
         self.0 ^= self.0 << 17;
         self.0
     }
+
+    /// At least 0 and less than `limit`.
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.roll() % limit as u64).expect("less than a usize")
+    }
 }
 
 /// What a power loss may leave: every page that changed since the last sync is old or new, and the file is cut
@@ -146,10 +151,10 @@ impl Dice {
 fn torn(synced: &[u8], later: &[u8], dice: &mut Dice) -> Vec<u8> {
     const PAGE: usize = 4096;
     let added = later.len() - synced.len();
-    let size = synced.len() + (dice.roll() as usize % (added + 1));
+    let size = synced.len() + dice.below(added + 1);
     let mut torn = later[..size].to_vec();
     for (number, page) in torn.chunks_mut(PAGE).enumerate() {
-        if dice.roll() % 2 == 0 {
+        if dice.below(2) == 0 {
             let from = number * PAGE;
             for (at, byte) in page.iter_mut().enumerate() {
                 *byte = synced.get(from + at).copied().unwrap_or(0);
@@ -170,13 +175,13 @@ async fn what_was_reported_durable_survives_power_loss() {
         let mut batch = |dice: &mut Dice| -> Vec<Entry> {
             let count = dice.roll() % 40 + 1;
             let batch = (index..index + count)
-                .map(|index| entry(index, if dice.roll() % 9 == 0 { 60_000 } else { 300 }))
+                .map(|index| entry(index, if dice.below(9) == 0 { 60_000 } else { 300 }))
                 .collect();
             index += count;
             batch
         };
         let mut wanted = Vec::new();
-        for _ in 0..dice.roll() % 6 + 1 {
+        for _ in 0..=dice.below(6) {
             let durable = batch(&mut dice);
             append(&mut log, durable.clone()).await;
             wanted.extend(durable);

@@ -275,6 +275,11 @@ impl ControllerLoop {
             }
             Event::PeerLost(node) => {
                 let now = self.now();
+                if matches!(self.role, Role::Standby) {
+                    // Nothing ticks on a standby, so old evidence goes when new one comes.
+                    let effects = self.liveness.on_tick(&self.image(), now);
+                    self.execute(effects);
+                }
                 let effects = self.liveness.on_peer_lost(node.node_id, node.incarnation, now);
                 self.execute(effects);
             }
