@@ -1,9 +1,10 @@
 //! Brokers that clients are about to lose, and brokers that they have just lost.
 //!
-//! A client whose broker dies asks the next one for metadata within a millisecond, before the fence is decided. An
-//! answer that still names the dead leader costs it a refresh interval, so the answer waits a moment for the fence.
+//! A client whose broker dies asks the next one for metadata within a millisecond: before the fence is decided, and
+//! often before the end of the dead broker's other connections was noticed here. An answer that still names the dead
+//! leader costs it a refresh interval of a second, so answers wait: a moment for the news, then for the fence.
 //! And librdkafka parks the partitions of a broker that vanishes from the list in the same answer that names their new
-//! leader until its next scan, a second later; so a fenced broker stays listed until clients have moved away from it.
+//! leader until its next scan, another second; so a fenced broker stays listed until clients have moved away from it.
 //!
 //! Invariant: only what clients are told depends on this, never who leads.
 
@@ -11,14 +12,18 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::publication::Publication;
 use crate::metadata::MetadataImage;
 use crate::types::{NodeId, time};
 
-/// How long metadata waits for the fence of a broker whose connection was lost. A broker that is dead is fenced within
-/// a few milliseconds; one that is alive makes clients wait this long once.
-const FENCE_WAIT: Duration = Duration::from_millis(150);
+/// How long metadata waits for news. The kernel closes all connections of a dead process within a millisecond or two.
+const NEWS_WAIT: Duration = Duration::from_millis(10);
+
+/// How long metadata waits for the fence of a broker whose connection was lost. Milliseconds where there is an active
+/// controller, an election where that died too. A broker that lives on connects again, which ends the wait.
+const FENCE_WAIT: Duration = Duration::from_secs(1);
 
 /// How long a fenced broker stays listed.
 const LINGER: Duration = Duration::from_secs(5);
@@ -26,17 +31,17 @@ const LINGER: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     /// When the last connection of a replica stream with that broker was lost.
-    lost: Mutex<HashMap<NodeId, Instant>>,
+    lost: watch::Sender<HashMap<NodeId, Instant>>,
     fenced: Mutex<HashMap<NodeId, Instant>>,
 }
 
 impl Departures {
     pub(super) fn on_lost(&self, broker: NodeId) {
-        self.lost.lock().insert(broker, time::now());
+        self.lost.send_modify(|lost| _ = lost.insert(broker, time::now()));
     }
 
     pub(super) fn on_connected(&self, broker: NodeId) {
-        self.lost.lock().remove(&broker);
+        self.lost.send_modify(|lost| _ = lost.remove(&broker));
     }
 
     pub(super) fn on_fenced(&self, broker: NodeId) {
@@ -51,17 +56,19 @@ impl Departures {
     /// Returns when the published image shows no broker as alive whose connection was lost a moment ago, or when it
     /// seems to be alive after all.
     pub(super) async fn settled(&self, publication: &Publication) {
-        let mut applied = publication.applied();
+        tokio::time::sleep(NEWS_WAIT).await;
+        let (mut applied, mut lost) = (publication.applied(), self.lost.subscribe());
         while let Some(deadline) = publication.with_image(|image| self.unsettled_until(image)) {
-            let deadline = tokio::time::Instant::from_std(deadline);
-            if tokio::time::timeout_at(deadline, applied.changed()).await.is_err() {
-                return;
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline.into()) => return,
+                _ = applied.changed() => {}
+                _ = lost.changed() => {}
             }
         }
     }
 
     fn unsettled_until(&self, image: &MetadataImage) -> Option<Instant> {
-        let lost = self.lost.lock();
+        let lost = self.lost.borrow();
         let alive = lost.iter().filter(|(id, _)| image.broker(**id).is_some_and(|b| !b.fenced));
         let now = time::now();
         alive.map(|(_, since)| *since + FENCE_WAIT).filter(|deadline| *deadline > now).max()

@@ -133,7 +133,10 @@ impl Broker {
     /// The published image for a client that asks where to go. Waits a moment for the fence of a broker that seems to
     /// have died just now.
     pub async fn settled_image(&self) -> Arc<MetadataImage> {
-        self.departures.settled(&self.publication).await;
+        let has_others = |image: &MetadataImage| image.brokers.len() > 1;
+        if self.publication.with_image(has_others) {
+            self.departures.settled(&self.publication).await;
+        }
         self.image()
     }
 
