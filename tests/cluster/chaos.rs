@@ -17,11 +17,23 @@ enum Fault {
     Kill,
     Pause,
     Stop,
+    /// All but the victim: no majority is left.
+    PauseOthers,
+    KillOthers,
     KillAll,
 }
 
-const FAULTS: [Fault; 6] =
-    [Fault::Kill, Fault::Kill, Fault::Pause, Fault::Pause, Fault::Stop, Fault::KillAll];
+const FAULTS: [Fault; 9] = [
+    Fault::Kill,
+    Fault::Kill,
+    Fault::Pause,
+    Fault::Pause,
+    Fault::Stop,
+    Fault::Stop,
+    Fault::PauseOthers,
+    Fault::KillOthers,
+    Fault::KillAll,
+];
 
 /// xorshift64: enough to pick faults, the same on every machine for one seed.
 struct Dice(u64);
@@ -56,7 +68,7 @@ async fn chaos() {
     cluster.create_topic(TOPIC, 3).await;
     let load = Load::start(&cluster, TOPIC).await;
     let start = time::now();
-    let mut faults = 0;
+    let mut faults = 0_i32;
     while start.elapsed() < duration {
         let fault = dice.pick(&FAULTS);
         let victim = dice.pick(&[1, 2, 3]);
@@ -66,11 +78,19 @@ async fn chaos() {
         if dice.below(3) > 0 {
             cluster.in_sync().await;
         }
+        // Metadata moves too: one topic comes, the one before goes.
+        cluster.create_topic(&format!("churn-{faults}"), 3).await;
+        if let Some(before) = i32::checked_sub(faults, 1).filter(|before| *before >= 0) {
+            cluster.delete_topic(&format!("churn-{before}")).await;
+        }
         faults += 1;
     }
     cluster.ready().await;
     cluster.in_sync().await;
     load.progress().await;
+    let topics = cluster.get(1, "/v1/topics").expect("answered").json();
+    let topics = topics["topics"].as_array().expect("a list");
+    assert_eq!(topics.len(), 2, "the topic of the load and the last of the others: {topics:?}");
     let ledger = load.check(&cluster).await;
     eprintln!("chaos: {faults} faults, {ledger}");
     cluster.finish();
@@ -95,15 +115,33 @@ async fn inflict(cluster: &mut Cluster, load: &Load, fault: Fault, victim: i32) 
             load.progress().await;
             cluster.restart(victim).await;
         }
-        Fault::KillAll => {
-            for id in cluster.ids() {
-                cluster.kill(id);
+        Fault::PauseOthers => {
+            for id in others(cluster, victim) {
+                cluster.pause(id);
             }
-            for id in cluster.ids() {
-                cluster.launch(id);
+            cluster.node_not_ready(victim).await;
+            for id in others(cluster, victim) {
+                cluster.resume(id);
             }
             cluster.ready().await;
             load.progress().await;
         }
+        Fault::KillOthers => kill_together(cluster, load, &others(cluster, victim)).await,
+        Fault::KillAll => kill_together(cluster, load, &cluster.ids()).await,
     }
+}
+
+fn others(cluster: &Cluster, victim: i32) -> Vec<i32> {
+    cluster.ids().into_iter().filter(|id| *id != victim).collect()
+}
+
+async fn kill_together(cluster: &mut Cluster, load: &Load, ids: &[i32]) {
+    for id in ids {
+        cluster.kill(*id);
+    }
+    for id in ids {
+        cluster.launch(*id);
+    }
+    cluster.ready().await;
+    load.progress().await;
 }

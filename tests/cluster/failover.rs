@@ -1,6 +1,6 @@
 //! Nodes die or freeze while records are written: it ends every time, and nothing is lost (INV-25).
 
-use super::harness::{Cluster, eventually};
+use super::harness::Cluster;
 use super::workload::Load;
 
 const TOPIC: &str = "orders";
@@ -125,11 +125,7 @@ async fn without_a_majority_nothing_is_acknowledged_and_with_it_everything_goes_
         cluster.pause(*id);
     }
     // The survivor alone is neither a quorum nor enough replicas. It must say so.
-    eventually("the survivor says that it is not ready", || async {
-        let answer = cluster.get(leader, "/readyz")?;
-        if answer.status == 503 { Ok(()) } else { Err(answer.body) }
-    })
-    .await;
+    cluster.node_not_ready(leader).await;
     for id in &others {
         cluster.resume(*id);
     }

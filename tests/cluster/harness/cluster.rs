@@ -114,6 +114,10 @@ impl Cluster {
         self.client().await.admin().create_topic(topic).await.expect("created");
     }
 
+    pub(crate) async fn delete_topic(&self, name: &str) {
+        self.client().await.admin().delete_topic(name).await.expect("deleted");
+    }
+
     /// Waits until every running node says that it is ready, and the partitions are back in full sync.
     pub(crate) async fn ready(&mut self) {
         for id in self.ids() {
@@ -134,6 +138,15 @@ impl Cluster {
                     response => Err(response.body),
                 }
             }
+        })
+        .await;
+    }
+
+    /// Waits until the node itself says that nobody should be sent to it.
+    pub(crate) async fn node_not_ready(&self, id: i32) {
+        eventually(&format!("node {id} says that it is not ready"), || async {
+            let answer = self.get(id, "/readyz")?;
+            if answer.status == 503 { Ok(()) } else { Err(answer.body) }
         })
         .await;
     }
