@@ -24,7 +24,11 @@ mod slice;
 mod start;
 
 #[cfg(test)]
+mod flush_test;
+#[cfg(test)]
 mod model_test;
+#[cfg(test)]
+mod recovery_test;
 #[cfg(test)]
 mod test_support;
 
