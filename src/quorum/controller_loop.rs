@@ -401,7 +401,8 @@ impl ControllerLoop {
         }
     }
 
-    /// Asks at the address that the broker registered.
+    /// Asks at the address that the broker registered. The listener of a dying process accepts a connection and drops it
+    /// while the kernel closes one socket after the other, so an attempt without a verdict is repeated.
     fn probe(
         &self,
         node_id: NodeId,
@@ -413,12 +414,20 @@ impl ControllerLoop {
         let transport = self.tools.transport.clone();
         async move {
             let Some(address) = address else { return ProbeVerdict::Unknown };
-            match transport.probe(&address, PROBE_TIMEOUT).await {
-                ProbeOutcome::Refused => ProbeVerdict::Dead,
-                ProbeOutcome::Alive(who) if who.incarnation == incarnation => ProbeVerdict::Alive,
-                ProbeOutcome::Alive(_) => ProbeVerdict::Dead,
-                ProbeOutcome::Unknown(_) => ProbeVerdict::Unknown,
-            }
+            let attempts = async {
+                loop {
+                    match transport.probe(&address, PROBE_TIMEOUT).await {
+                        ProbeOutcome::Refused => return ProbeVerdict::Dead,
+                        ProbeOutcome::Alive(who) if who.incarnation == incarnation => {
+                            return ProbeVerdict::Alive;
+                        }
+                        ProbeOutcome::Alive(_) => return ProbeVerdict::Dead,
+                        ProbeOutcome::Unknown(_) => tokio::time::sleep(RETRY).await,
+                    }
+                }
+            };
+            let verdict = tokio::time::timeout(PROBE_TIMEOUT, attempts).await;
+            verdict.unwrap_or(ProbeVerdict::Unknown)
         }
     }
 
