@@ -4,6 +4,5 @@ mod memory_controller;
 mod nodes;
 mod scripted_control;
 
-pub(super) use memory_controller::MemoryController;
 pub(super) use nodes::{Nodes, batch, until};
 pub(super) use scripted_control::{Answer, ScriptedControl};

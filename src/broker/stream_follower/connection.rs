@@ -1,209 +1,50 @@
-//! The follower's side of replica streams: one connection per leader broker, carrying all partitions that follow it
-//! (design D6).
-//!
-//! The reconciler says which partitions follow whom. The stream subscribes them, applies what is pushed, and
-//! acknowledges: at once what counts as stored already, the rest when the flusher says so, all partitions of a flush
-//! round in one frame. A subscription that ended is made again under a new slot.
-//!
-//! Connections are kept to every unfenced broker, followed or not, so that a change of leaders finds them open.
-//!
-//! Invariant: an acknowledgement holds what the partition said under its lock for exactly that slot, so progress made
-//! under one leadership is never reported under another (18).
+//! The stream from one leader broker: its connections, one after the other, and what travels on them.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
-use tokio::runtime::Handle;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
 
-use super::metrics::Metrics;
-use super::outbox::Outbox;
-use super::partition::{NextStep, Partition};
+use super::Target;
+use super::subscriptions::{Followed, Subscriptions};
+use crate::broker::metrics::Metrics;
+use crate::broker::outbox::Outbox;
+use crate::broker::partition::{NextStep, Partition};
 use crate::net::{FrameReader, FrameWriter, Peers};
 use crate::protocol::ErrorCode;
 use crate::protocol::native::{
     AckedPartition, Frame, Kind, Purpose, PushEntry, PushEvent, ReplicaAck, ReplicaPush,
     ReplicaSubscribe, Subscription,
 };
-use crate::types::{HostPort, IncarnationId, NodeId, TopicIdPartition, random};
+use crate::types::{NodeId, TopicIdPartition, random};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pauses before a connection or a subscription is tried again; jitter comes on top.
+/// Pauses before a connection is tried again; jitter comes on top.
 const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// All streams of this broker on which it follows.
-#[derive(Debug)]
-pub(super) struct FollowerStreams {
-    peers: Peers,
-    data: Handle,
-    metrics: Metrics,
-    by_leader: Mutex<HashMap<NodeId, Arc<Stream>>>,
-    by_partition: RwLock<HashMap<TopicIdPartition, Arc<Stream>>>,
-    /// Slots only grow, so that a leader can tell the later of two subscriptions.
-    next_slot: Arc<AtomicU32>,
-}
-
-/// Where a broker listens, in one of its lives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) peer: HostPort,
-    pub(super) incarnation: IncarnationId,
-    /// Whether to keep a connection without a partition to follow.
-    pub(super) is_unfenced: bool,
-}
-
-impl FollowerStreams {
-    pub(super) fn new(peers: Peers, data: Handle, metrics: Metrics) -> Self {
-        Self {
-            peers,
-            data,
-            metrics,
-            by_leader: Mutex::default(),
-            by_partition: RwLock::default(),
-            next_slot: Arc::new(AtomicU32::new(1)),
-        }
-    }
-
-    /// Where to find the broker; `None` when it is not registered any more.
-    pub(super) fn set_target(&self, leader: NodeId, target: Option<Target>) {
-        self.stream(leader).set_target(target);
-    }
-
-    /// Subscribes the partition at its present leader, in its present epoch.
-    pub(super) fn follow(&self, leader: NodeId, partition: &Arc<Partition>) {
-        let id = partition.id();
-        let stream = self.stream(leader);
-        let before = self.by_partition.write().insert(id, stream.clone());
-        if let Some(before) = before.filter(|before| before.leader != leader) {
-            before.unfollow(id);
-        }
-        stream.follow(partition.clone());
-    }
-
-    /// The partition follows nobody.
-    pub(super) fn unfollow(&self, id: TopicIdPartition) {
-        if let Some(stream) = self.by_partition.write().remove(&id) {
-            stream.unfollow(id);
-        }
-    }
-
-    /// This broker has another broker epoch: leaders must hear of it.
-    pub(super) fn reconnect_all(&self) {
-        for stream in self.by_leader.lock().values() {
-            stream.state.lock().generation += 1;
-            stream.reconnect.notify_one();
-        }
-    }
-
-    fn stream(&self, leader: NodeId) -> Arc<Stream> {
-        let mut streams = self.by_leader.lock();
-        let stream = streams.entry(leader).or_insert_with(|| {
-            let stream = Arc::new(Stream {
-                leader,
-                metrics: self.metrics.clone(),
-                next_slot: self.next_slot.clone(),
-                state: Mutex::default(),
-                acks: Arc::default(),
-                news: Notify::new(),
-                reconnect: Notify::new(),
-            });
-            self.data.spawn(stream.clone().run(self.peers.clone()));
-            stream
-        });
-        stream.clone()
-    }
-}
-
 /// The stream from one leader broker, over all its connections.
 #[derive(Debug)]
-struct Stream {
-    leader: NodeId,
-    metrics: Metrics,
-    next_slot: Arc<AtomicU32>,
-    state: Mutex<State>,
+pub(super) struct Stream {
+    pub(super) leader: NodeId,
+    pub(super) metrics: Metrics,
+    pub(super) next_slot: Arc<AtomicU32>,
+    pub(super) state: Mutex<Subscriptions>,
     /// Slots that have more to acknowledge since a flush.
-    acks: Arc<Outbox>,
+    pub(super) acks: Arc<Outbox>,
     /// There is something to subscribe, to drop or to acknowledge.
-    news: Notify,
+    pub(super) news: Notify,
     /// The connection that is wanted is another one, or there was none.
-    reconnect: Notify,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    target: Option<Target>,
-    /// Grows when a connection that was made before is not wanted any more.
-    generation: u64,
-    followed: HashMap<TopicIdPartition, Followed>,
-    by_slot: HashMap<u32, Arc<Partition>>,
-    to_subscribe: Vec<TopicIdPartition>,
-    to_drop: Vec<u32>,
-    /// Acknowledgements of what counts as stored already.
-    to_ack: Vec<AckedPartition>,
-    /// Partitions whose subscription failed, and when to try again.
-    retries: Vec<(Instant, TopicIdPartition)>,
-}
-
-#[derive(Debug)]
-struct Followed {
-    partition: Arc<Partition>,
-    /// `None` while it is not subscribed.
-    slot: Option<u32>,
-}
-
-impl State {
-    /// The slot's subscription is over. The leader knows, or will be told by `to_drop`.
-    fn end_slot(&mut self, slot: u32) {
-        if let Some(partition) = self.by_slot.remove(&slot)
-            && let Some(followed) = self.followed.get_mut(&partition.id())
-            && followed.slot == Some(slot)
-        {
-            followed.slot = None;
-        }
-    }
-
-    fn drop_subscription(&mut self, id: TopicIdPartition) {
-        if let Some(slot) = self.followed.get(&id).and_then(|followed| followed.slot) {
-            self.end_slot(slot);
-            self.to_drop.push(slot);
-        }
-    }
-
-    /// A connection begins or has ended: everything is to be subscribed. Returns the slots that it had.
-    fn start_over(&mut self) -> HashMap<u32, Arc<Partition>> {
-        self.to_drop.clear();
-        self.to_ack.clear();
-        self.retries.clear();
-        for followed in self.followed.values_mut() {
-            followed.slot = None;
-        }
-        self.to_subscribe = self.followed.keys().copied().collect();
-        std::mem::take(&mut self.by_slot)
-    }
-
-    /// With the generation that it is wanted in.
-    fn wanted_connection(&self) -> Option<(Target, u64)> {
-        let target = self.target.clone()?;
-        (target.is_unfenced || !self.followed.is_empty()).then_some((target, self.generation))
-    }
-
-    /// Moves what is due to the subscriptions to make; when the next one is.
-    fn take_due_retries(&mut self, now: Instant) -> Option<Instant> {
-        let due: Vec<_> = self.retries.extract_if(.., |(due, _)| *due <= now).collect();
-        self.to_subscribe.extend(due.into_iter().map(|(_, id)| id));
-        self.retries.iter().map(|(due, _)| *due).min()
-    }
+    pub(super) reconnect: Notify,
 }
 
 impl Stream {
-    fn set_target(&self, target: Option<Target>) {
+    pub(super) fn set_target(&self, target: Option<Target>) {
         let place = |target: &Option<Target>| {
             target.as_ref().map(|target| (target.peer.clone(), target.incarnation))
         };
@@ -215,7 +56,7 @@ impl Stream {
         }
     }
 
-    fn follow(&self, partition: Arc<Partition>) {
+    pub(super) fn follow(&self, partition: Arc<Partition>) {
         let mut state = self.state.lock();
         let id = partition.id();
         state.drop_subscription(id);
@@ -228,7 +69,7 @@ impl Stream {
         self.news.notify_one();
     }
 
-    fn unfollow(&self, id: TopicIdPartition) {
+    pub(super) fn unfollow(&self, id: TopicIdPartition) {
         let mut state = self.state.lock();
         state.drop_subscription(id);
         state.followed.remove(&id);
@@ -236,7 +77,7 @@ impl Stream {
     }
 
     /// Keeps the connection for as long as the process lives.
-    async fn run(self: Arc<Self>, peers: Peers) {
+    pub(super) async fn run(self: Arc<Self>, peers: Peers) {
         let mut pause = RETRY_MIN;
         loop {
             let wanted = self.state.lock().wanted_connection();
