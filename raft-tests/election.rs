@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kontiki::controller::ControllerReply;
 use kontiki::quorum::Error;
+use kontiki::types::NodeId;
 
 use crate::cluster::{Cluster, eventually};
 
@@ -108,9 +109,10 @@ async fn a_shutdown_hands_over_before_it_goes() {
     let other = cluster.follower().await;
     let before = cluster.node(other).allocated().await;
     let term = cluster.node(other).status().term;
+    let leaving = cluster.node(old).clone();
     cluster.shut_down(old).await;
-    let leader = cluster.node(other).status().leader_id.expect("handed over, so there is a leader");
-    assert_ne!(leader.0, old);
+    assert_ne!(leaving.status().leader_id, Some(NodeId(old)), "it left without handing over");
+    cluster.leader_other_than(old).await;
     assert_eq!(cluster.node(other).status().term, term + 1);
     assert!(cluster.node(other).allocated().await > before);
     cluster.converged().await;

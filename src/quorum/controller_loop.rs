@@ -9,7 +9,7 @@
 //! its batch is applied or, without a batch, before leadership was confirmed after the request arrived
 //! (replication.md 1.1 R2, R3). A proposal whose fate is not known is answered as unknown, never as failed (R4).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 use tracing::{debug, info, warn};
 
+use super::Timing;
 use super::raft::{Proposal, Raft, TypeConfig};
 use super::transport::Transport;
 use crate::controller::{
@@ -77,6 +78,7 @@ pub(super) struct Tools {
     pub(super) identity: Arc<Identity>,
     pub(super) events: mpsc::WeakSender<Event>,
     pub(super) liveness: LivenessConfig,
+    pub(super) timing: Timing,
     pub(super) partition_count: i32,
     pub(super) replication_factor: Option<i16>,
 }
@@ -285,6 +287,9 @@ impl ControllerLoop {
             }
             Event::Probed { node_id, incarnation, verdict } => {
                 debug!(%node_id, ?verdict, "probed");
+                if verdict == ProbeVerdict::Dead {
+                    self.succeed(node_id);
+                }
                 let now = self.now();
                 let image = self.image();
                 let effects = self.liveness.on_probe(&image, node_id, incarnation, verdict, now);
@@ -399,6 +404,32 @@ impl ControllerLoop {
                 }
             }
         }
+    }
+
+    /// When the process that died was the leader's, there is nothing to wait for but the lease that its last heartbeat
+    /// gave it. The voters go one after the other, so that they do not split the votes.
+    fn succeed(&self, dead: NodeId) {
+        let server = self.server.borrow_watched();
+        let vote = server.vote;
+        let members = &server.membership_config;
+        let leader = server.current_leader;
+        let is_leader = leader
+            .and_then(|leader| members.get_node(&leader))
+            .is_some_and(|member| member.node_id == dead);
+        let others = members.voter_ids().filter(|voter| Some(*voter) != leader);
+        let rank = others.collect::<BTreeSet<_>>().iter().position(|voter| *voter == server.id);
+        let (true, Some(rank)) = (is_leader, rank.and_then(|rank| u32::try_from(rank).ok())) else {
+            return;
+        };
+        let Timing { heartbeat, election_max, .. } = self.tools.timing;
+        let raft = self.tools.raft.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(election_max + heartbeat * rank).await;
+            if raft.server_metrics().borrow_watched().vote == vote {
+                // Raft refuses by itself while a lease holds. An error means that it has stopped.
+                let _ = raft.trigger().elect(true).await;
+            }
+        });
     }
 
     /// Asks at the address that the broker registered. The listener of a dying process accepts a connection and drops it

@@ -208,6 +208,7 @@ impl Quorum {
                 session: config.broker_session,
                 ..LivenessConfig::default()
             },
+            timing: config.timing,
             partition_count: config.partition_count,
             replication_factor: config.replication_factor,
         });
