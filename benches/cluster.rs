@@ -16,7 +16,7 @@ use kontiki::types::time;
 
 const RECORD_SIZE: usize = 1000;
 const PARTITIONS: i32 = 6;
-const THROUGHPUT_RECORDS: usize = 400_000;
+const THROUGHPUT_RECORDS: usize = 200_000;
 const LATENCY_RECORDS: usize = 2_000;
 const FAILOVERS: usize = 5;
 

@@ -122,7 +122,8 @@ fn settings_that_cannot_work_are_named() {
     std::fs::write(&file, "not a directory").expect("ours to write");
     let under_a_file = file.join("data").display().to_string();
     let data = directory.path().join("data").display().to_string();
-    let cases: &[(&[(&str, &str)], &[&str])] = &[
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+    let cases: &[Case<'_>] = &[
         (&[("node.id", "1"), ("data.dri", &data)], &["data.dri", "data.dir"]),
         (&[("node.id", "one"), ("data.dir", &data)], &["node.id", "one"]),
         (&[("data.dir", &data)], &["node.id"]),
