@@ -1,7 +1,10 @@
 //! `kontiki cluster`.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::broker;
 use super::connect::Connect;
@@ -9,6 +12,9 @@ use super::error::Failure;
 use super::output::{count, table};
 use crate::client::ClusterView;
 use crate::protocol::native::{PartitionView, QuorumStatus};
+
+/// An active controller that is there answers within milliseconds; an election takes less than this.
+const QUORUM_ROUND_MAX: Duration = Duration::from_secs(3);
 
 /// See the whole cluster
 #[derive(Debug, Args)]
@@ -30,7 +36,16 @@ pub(super) async fn run(args: ClusterArgs) -> Result<(), Failure> {
     let ClusterCommand::Status = args.command;
     let admin = args.connect.client().await?.admin();
     let (view, quorum) = (admin.describe_cluster().await?, admin.quorum_status().await?);
-    let problems = problems(&view, &quorum);
+    let mut problems = problems(&view, &quorum);
+    // What a node remembers of the cluster may be old. A round through the quorum shows that it is not.
+    let round = timeout(QUORUM_ROUND_MAX, admin.check_quorum()).await;
+    if !matches!(round, Ok(Ok(()))) {
+        problems.insert(
+            0,
+            "no active controller answers: what is shown may be old, and no change is possible"
+                .to_owned(),
+        );
+    }
     let brokers: Vec<Value> =
         view.brokers.values().map(|broker| broker::to_json(&view, broker)).collect();
     let partitions: usize = view.topics.values().map(|topic| topic.partitions.len()).sum();

@@ -27,7 +27,7 @@ pub(super) struct TopicArgs {
 enum TopicCommand {
     /// Create a topic
     #[command(
-        after_help = "Examples:\n  kontiki topic create orders --partitions 12 --config retention.ms=-1\n  kontiki topic create pinned --assign 0=1,2,3 --assign 1=2,3,1"
+        after_help = "Examples:\n  kontiki topic create orders --partitions 12 --config max.message.bytes=4194304\n  kontiki topic create pinned --assign 0=1,2,3 --assign 1=2,3,1"
     )]
     Create(CreateArgs),
     /// All topics
@@ -53,7 +53,7 @@ enum TopicCommand {
     },
     /// See or change the configs of a topic
     #[command(
-        after_help = "Examples:\n  kontiki topic config orders\n  kontiki topic config orders --set retention.ms=86400000 --unset segment.bytes"
+        after_help = "Examples:\n  kontiki topic config orders\n  kontiki topic config orders --set max.message.bytes=4194304 --unset segment.bytes"
     )]
     Config(ConfigArgs),
 }

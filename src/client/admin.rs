@@ -207,6 +207,13 @@ impl Admin {
         Ok(only(results)??)
     }
 
+    /// Returns when an active controller has confirmed with its quorum that it is one.
+    pub async fn check_quorum(&self) -> Result<(), Error> {
+        // Refusals and empty answers too are given only by a controller that still leads.
+        let nothing = ControllerRequest::AlterConfigs { changes: Vec::new(), validate_only: true };
+        self.submit(nothing).await.map(|_| ())
+    }
+
     /// The quorum as the active controller sees it, or as any node does when there is none.
     pub async fn quorum_status(&self) -> Result<QuorumStatus, Error> {
         let status: QuorumStatus =

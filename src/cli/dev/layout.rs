@@ -1,6 +1,6 @@
 //! Where the nodes of a development cluster keep their data and where they listen.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ const NODES_DEFAULT: u16 = 3;
 const BASE_PORT_DEFAULT: u16 = 9091;
 const EPHEMERAL_PREFIX: &str = "kontiki-dev-";
 const MEMORY_FILE: &str = "dev.json";
+const LOCK_FILE: &str = "dev.lock";
 
 /// What differs from a server's defaults: mistakes are cheap here, and waiting is not.
 const CONFIGS: [(&str, &str); 2] =
@@ -31,6 +32,8 @@ pub(super) struct Layout {
     pub(super) nodes: u16,
     pub(super) base_port: u16,
     set: Vec<(String, String)>,
+    /// Held for as long as the cluster runs; the operating system releases it however that ends.
+    lock: Option<File>,
 }
 
 /// What a directory remembers of its cluster.
@@ -58,6 +61,16 @@ impl Layout {
         let data = data.unwrap_or_else(|| DATA_DEFAULT.into());
         let before = Memory::read(&data);
         let nodes = nodes.or(before.map(|before| before.nodes)).unwrap_or(NODES_DEFAULT);
+        if let (Some(before), Some(base_port)) = (before, base_port)
+            && base_port != before.base_port
+        {
+            return Err(Failure::refused(format!(
+                "{} holds a cluster whose nodes know each other by ports from {} on; leave --base-port out, or choose \
+                 another --data",
+                data.display(),
+                before.base_port,
+            )));
+        }
         let base_port = base_port.or(before.map(|before| before.base_port));
         if let Some(before) = before
             && nodes < before.nodes
@@ -70,7 +83,7 @@ impl Layout {
             )));
         }
         let base_port = base_port.unwrap_or(BASE_PORT_DEFAULT);
-        Ok(Self { data, is_ephemeral: false, nodes, base_port, set })
+        Ok(Self { data, is_ephemeral: false, nodes, base_port, set, lock: None })
     }
 
     /// In a new temporary directory.
@@ -84,7 +97,8 @@ impl Layout {
         let name = format!("{EPHEMERAL_PREFIX}{}-{}", std::process::id(), random::uuid());
         let nodes = nodes.unwrap_or(NODES_DEFAULT);
         let base_port = base_port.unwrap_or(BASE_PORT_DEFAULT);
-        Self { data: root.join(name), is_ephemeral: true, nodes, base_port, set }
+        let data = root.join(name);
+        Self { data, is_ephemeral: true, nodes, base_port, set, lock: None }
     }
 
     /// Checks the configs and the ports, and makes the directory.
@@ -92,20 +106,49 @@ impl Layout {
         if u32::from(self.base_port) + 200 + u32::from(self.nodes) > u32::from(u16::MAX) {
             return Err(Failure::usage("--base-port is too high: ports end at 65535"));
         }
+        let own = self.own_configs(1).map(|(key, _)| key);
+        if let Some((key, _)) = self.set.iter().find(|(key, _)| own.contains(&key.as_str())) {
+            let problem =
+                format!("--set {key}: it differs from node to node, so `kontiki dev` sets it");
+            return Err(Failure::usage(problem));
+        }
         Config::load(None, &self.configs(1))
             .map_err(|problems| Failure::usage(problems.to_string()))?;
-        self.check_ports()?;
-        self.make_directory().map_err(|error| {
+        let cannot_use = |data: &Path, error: io::Error| {
             Failure::refused(format!(
                 "cannot use {} for data: {error}; choose another directory with --data",
-                self.data.display()
+                data.display()
             ))
-        })
+        };
+        let lock = self.lock_directory().map_err(|error| cannot_use(&self.data, error))?;
+        if lock.is_none() {
+            let data = self.data.display();
+            return Err(Failure::refused(format!(
+                "a cluster runs in {data} already; `kontiki dev status --data {data}` shows it"
+            )));
+        }
+        self.lock = lock;
+        self.check_ports()?;
+        self.remember().map_err(|error| cannot_use(&self.data, error))
     }
 
-    fn make_directory(&mut self) -> io::Result<()> {
+    /// `None` when another supervisor holds it.
+    fn lock_directory(&mut self) -> io::Result<Option<File>> {
         fs::create_dir_all(&self.data)?;
         self.data = self.data.canonicalize()?;
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(self.data.join(LOCK_FILE))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(lock)),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn remember(&self) -> io::Result<()> {
         let memory = Memory { nodes: self.nodes, base_port: self.base_port };
         fs::write(self.data.join(MEMORY_FILE), serde_json::to_vec(&memory)?)
     }
@@ -150,19 +193,23 @@ impl Layout {
 
     /// Configs of one node, the weakest first.
     pub(super) fn configs(&self, id: u16) -> Vec<(String, String)> {
+        let defaults = CONFIGS.map(|(key, value)| (key, value.to_owned()));
+        let all = defaults.into_iter().chain(self.own_configs(id));
+        let all = all.map(|(key, value)| (key.to_owned(), value));
+        all.chain(self.set.iter().cloned()).collect()
+    }
+
+    /// What makes this node this one.
+    fn own_configs(&self, id: u16) -> [(&'static str, String); 6] {
         let voters = self.ids().map(|id| format!("{id}@{}", local(self.peer(id))));
-        let own = [
+        [
             ("node.id", id.to_string()),
             ("controller.quorum.voters", voters.collect::<Vec<_>>().join(",")),
             ("data.dir", self.data.join(format!("node-{id}")).display().to_string()),
             ("listeners", local(self.client(id))),
             ("peer.listener", local(self.peer(id))),
             ("admin.listener", local(self.admin(id))),
-        ];
-        let defaults = CONFIGS.map(|(key, value)| (key, value.to_owned()));
-        let all = defaults.into_iter().chain(own);
-        let all = all.map(|(key, value)| (key.to_owned(), value));
-        all.chain(self.set.iter().cloned()).collect()
+        ]
     }
 
     /// Forgets a cluster that was not to last.
@@ -200,7 +247,38 @@ mod tests {
 
     fn layout() -> Layout {
         let set = vec![("log.durability".to_owned(), "page-cache".to_owned())];
-        Layout { data: "/d".into(), is_ephemeral: false, nodes: 3, base_port: 9091, set }
+        Layout {
+            data: "/d".into(),
+            is_ephemeral: false,
+            nodes: 3,
+            base_port: 9091,
+            set,
+            lock: None,
+        }
+    }
+
+    #[test]
+    fn a_directory_has_one_cluster_at_a_time_and_keeps_its_ports() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let data = || Some(directory.path().join("data"));
+        let mut first = Layout::durable(data(), None, Some(31_091), Vec::new()).expect("new");
+        first.prepare().expect("nobody is there");
+        let mut second = Layout::durable(data(), None, None, Vec::new()).expect("the same");
+        let refused = second.prepare().expect_err("the first one runs");
+        assert!(format!("{refused:?}").contains("a cluster runs in"), "{refused:?}");
+        let moved =
+            Layout::durable(data(), None, Some(32_091), Vec::new()).expect_err("ports stay");
+        assert!(format!("{moved:?}").contains("leave --base-port out"), "{moved:?}");
+        drop(first);
+        second.prepare().expect("the first one is gone");
+        assert_eq!(second.base_port, 31_091);
+    }
+
+    #[test]
+    fn what_differs_between_nodes_cannot_be_set_for_all() {
+        let set = vec![("node.id".to_owned(), "7".to_owned())];
+        let refused = Layout { set, ..layout() }.prepare().expect_err("every node has its own");
+        assert!(format!("{refused:?}").contains("node.id"), "{refused:?}");
     }
 
     #[test]
@@ -223,7 +301,8 @@ mod tests {
             Layout::durable(data, nodes, base_port, Vec::new()).expect("possible")
         };
         let mut first = plan(Some(1), Some(700));
-        first.make_directory().expect("a new directory");
+        first.lock_directory().expect("a new directory");
+        first.remember().expect("writable");
         let again = plan(None, None);
         assert_eq!((again.nodes, again.base_port), (1, 700));
         assert_eq!(plan(Some(2), None).nodes, 2);

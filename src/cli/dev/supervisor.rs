@@ -281,10 +281,9 @@ impl Supervisor {
             [id.to_string(), pid, client, peer, admin]
         });
         let nodes = table(["node", "pid", "clients", "peers", "admin"], rows);
-        let bootstrap = match self.layout.client(1) {
-            9092 => String::new(),
-            port => format!("export KONTIKI_BOOTSTRAP={}\n       ", local(port)),
-        };
+        let clients = self.children.iter().map(|child| local(self.layout.client(child.id)));
+        let clients = clients.collect::<Vec<_>>().join(",");
+        let bootstrap = format!("export KONTIKI_BOOTSTRAP={clients}\n       ");
         let until = if self.layout.is_ephemeral { " (removed at the end)" } else { "" };
         format!(
             "{} ready in {:.1} s. Ctrl-C stops them.\n\n{nodes}\n\n\
@@ -292,10 +291,12 @@ impl Supervisor {
              try    {bootstrap}kontiki topic create greetings\n       \
              echo hello | kontiki produce greetings\n       \
              kontiki consume greetings --until-end\n\
-             break  kontiki dev kill 1; kontiki cluster status; kontiki dev start 1\n",
+             break  kontiki dev kill 1; kontiki cluster status; kontiki dev start 1\n\
+             logs   {}\n",
             count(self.children.len(), "node"),
             took.as_secs_f64(),
             self.layout.data.display(),
+            self.layout.data.join("node-*.log").display(),
         )
     }
 
