@@ -20,7 +20,7 @@ pub enum Error {
     Unreachable { tried: Vec<HostPort>, cause: String },
     #[error("topic {name:?} does not exist{}", did_you_mean(nearest.as_ref()))]
     UnknownTopic { name: String, nearest: Option<String> },
-    #[error("topic {topic:?} has {count} partitions: there is no partition {partition}")]
+    #[error("topic {topic:?} has no partition {partition}: it has {count}, numbered from 0")]
     UnknownPartition { topic: String, partition: i32, count: usize },
     /// The cluster said no; asking again would not help.
     #[error("{} ({})", .0.message, .0.code.name())]

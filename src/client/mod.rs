@@ -35,6 +35,8 @@ mod offsets;
 mod partitioner;
 mod producer;
 mod retry;
+#[cfg(test)]
+mod scripted_test;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -41,9 +41,15 @@ pub(super) struct PartitionSender {
     /// Producer id and epoch, once needed.
     identity: Option<(i64, i16)>,
     next_sequence: i32,
+    next_ordinal: usize,
     /// See [`settle`].
     gap: bool,
+    /// The broker knows our producer id. Before, it takes any sequence for the first one, so a second batch under way
+    /// could end up before the first.
+    is_known: bool,
     in_flight: VecDeque<Sent>,
+    /// To be sent again before anything else, in this order.
+    resends: VecDeque<Sent>,
     backoff: Backoff,
 }
 
@@ -52,7 +58,22 @@ struct Sent {
     batch: Batch,
     bytes: Bytes,
     deadline: Instant,
+    /// Counts the batches of the partition.
+    ordinal: usize,
+    /// Nothing was under way when it was sent.
+    is_alone: bool,
     outcome: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+}
+
+impl Sent {
+    /// Out of order is a verdict only about a batch that went alone. Others may have overtaken the one before them, on
+    /// their way to a new leader.
+    async fn ended(&mut self) -> Outcome {
+        match self.outcome.as_mut().await {
+            Outcome::OutOfOrder(error) if !self.is_alone => Outcome::Unknown(error.to_string()),
+            outcome => outcome,
+        }
+    }
 }
 
 impl PartitionSender {
@@ -73,8 +94,11 @@ impl PartitionSender {
             queue,
             identity: None,
             next_sequence: 0,
+            next_ordinal: 0,
             gap: false,
+            is_known: false,
             in_flight: VecDeque::new(),
+            resends: VecDeque::new(),
             backoff: Backoff::START,
         };
         tokio::spawn(sender.run());
@@ -82,23 +106,40 @@ impl PartitionSender {
 
     async fn run(mut self) {
         let queue = self.queue.clone();
-        // Without sequences a second batch could overtake the first one's resend.
-        let in_flight_max = if self.is_idempotent() { self.config.in_flight_max } else { 1 };
-        let mut closed = false;
+        let mut is_closed = false;
         loop {
-            let may_send = !closed && self.in_flight.len() < in_flight_max;
+            while self.in_flight.len() < self.window()
+                && let Some(mut sent) = self.resends.pop_front()
+            {
+                sent.is_alone = self.in_flight.is_empty();
+                sent.outcome = self.transmit(sent.bytes.clone(), sent.deadline).await;
+                self.in_flight.push_back(sent);
+            }
+            if is_closed && self.in_flight.is_empty() {
+                return;
+            }
+            let may_send = !is_closed && self.has_room();
             tokio::select! {
                 biased; // What is done makes room for what waits.
                 outcome = front_outcome(&mut self.in_flight) => self.on_outcome(outcome).await,
                 batch = queue.take(), if may_send => match batch {
                     Some(batch) => self.dispatch(batch).await,
-                    None => closed = true,
+                    None => is_closed = true,
                 },
             }
-            if closed && self.in_flight.is_empty() {
-                return;
-            }
         }
+    }
+
+    /// How many batches may be under way.
+    fn window(&self) -> usize {
+        if self.is_known { self.config.in_flight_max } else { 1 }
+    }
+
+    /// A new batch may follow. Never further from the oldest without outcome than a broker can remember: that one may be
+    /// in the log, and must still be known there when it is sent again.
+    fn has_room(&self) -> bool {
+        let oldest = self.in_flight.front().map_or(self.next_ordinal, |sent| sent.ordinal);
+        self.resends.is_empty() && self.next_ordinal - oldest < self.window()
     }
 
     fn is_idempotent(&self) -> bool {
@@ -111,8 +152,10 @@ impl PartitionSender {
             return self.fail(batch, error);
         }
         let bytes = self.encode(&batch);
+        let (ordinal, is_alone) = (self.next_ordinal, self.in_flight.is_empty());
+        self.next_ordinal += 1;
         let outcome = self.transmit(bytes.clone(), deadline).await;
-        self.in_flight.push_back(Sent { batch, bytes, deadline, outcome });
+        self.in_flight.push_back(Sent { batch, bytes, deadline, ordinal, is_alone, outcome });
     }
 
     async fn ensure_identity(&mut self, deadline: Instant) -> Result<(), Error> {
@@ -128,7 +171,7 @@ impl PartitionSender {
             match answer {
                 Ok(reply) => {
                     self.identity = Some((reply.producer_id, reply.producer_epoch));
-                    self.next_sequence = 0;
+                    (self.next_sequence, self.is_known) = (0, false);
                 }
                 Err(cause) if Instant::now() >= deadline => return Err(self.out_of_time(cause)),
                 Err(_) => sleep(self.backoff.next_pause()).await,
@@ -214,21 +257,28 @@ impl PartitionSender {
     /// The oldest batch under way has its outcome.
     async fn on_outcome(&mut self, outcome: Outcome) {
         let Some(sent) = self.in_flight.pop_front() else { return };
-        match outcome {
-            Outcome::Acked(_) => {
-                self.backoff = Backoff::START;
-                self.settle(vec![(sent, outcome)]);
-            }
-            outcome => {
-                // Nothing overtakes: the others end first, then all that must is sent again, in order.
-                let mut ended = vec![(sent, outcome)];
-                while let Some(mut sent) = self.in_flight.pop_front() {
-                    let outcome = sent.outcome.as_mut().await;
-                    ended.push((sent, outcome));
-                }
-                let (resends, renumber) = self.settle(ended);
-                self.resend(resends, renumber).await;
-            }
+        if matches!(outcome, Outcome::Acked(_)) {
+            self.backoff = Backoff::START;
+            self.settle(vec![(sent, outcome)]);
+            return;
+        }
+        // Nothing overtakes: the others end first, then all that must is sent again, in order.
+        let mut ended = vec![(sent, outcome)];
+        while let Some(mut sent) = self.in_flight.pop_front() {
+            let outcome = sent.ended().await;
+            ended.push((sent, outcome));
+        }
+        let (resends, renumber) = self.settle(ended);
+        for sent in resends.into_iter().rev() {
+            self.resends.push_front(sent);
+        }
+        let Some(first) = self.resends.front() else { return };
+        let deadline = first.deadline;
+        sleep(self.backoff.next_pause()).await;
+        // Without an answer the old view is as good as any.
+        let _ = timeout_at(deadline, self.cluster.refresh(&self.cluster.view())).await;
+        if renumber {
+            self.renumber(deadline).await;
         }
     }
 
@@ -252,6 +302,7 @@ impl PartitionSender {
                 Verdict::Failed(error) => self.fail(sent.batch, error),
                 Verdict::Expired(cause) => self.fail(sent.batch, self.out_of_time(cause)),
                 Verdict::Acked(produced) => {
+                    self.is_known = self.is_idempotent();
                     let partition = self.partition;
                     let stamped = produced.log_append_time_ms;
                     let stamps: Vec<i64> =
@@ -270,25 +321,18 @@ impl PartitionSender {
         (resends, settled.renumber)
     }
 
-    async fn resend(&mut self, mut resends: Vec<Sent>, renumber: bool) {
-        let Some(first) = resends.first() else { return };
-        let deadline = first.deadline;
-        sleep(self.backoff.next_pause()).await;
-        // Without an answer the old view is as good as any.
-        let _ = timeout_at(deadline, self.cluster.refresh(&self.cluster.view())).await;
-        if renumber {
-            self.identity = None;
-            if let Err(error) = self.ensure_identity(deadline).await {
-                resends.into_iter().for_each(|sent| self.fail(sent.batch, error.clone()));
-                return;
+    /// Gives all that is to be sent again new numbers under a new producer id.
+    async fn renumber(&mut self, deadline: Instant) {
+        self.identity = None;
+        let identified = self.ensure_identity(deadline).await;
+        for mut sent in std::mem::take(&mut self.resends) {
+            match &identified {
+                Ok(()) => {
+                    sent.bytes = self.encode(&sent.batch);
+                    self.resends.push_back(sent);
+                }
+                Err(error) => self.fail(sent.batch, error.clone()),
             }
-            for sent in &mut resends {
-                sent.bytes = self.encode(&sent.batch);
-            }
-        }
-        for mut sent in resends {
-            sent.outcome = self.transmit(sent.bytes.clone(), sent.deadline).await;
-            self.in_flight.push_back(sent);
         }
     }
 
@@ -309,7 +353,7 @@ impl PartitionSender {
 /// Never ends when nothing is under way.
 async fn front_outcome(in_flight: &mut VecDeque<Sent>) -> Outcome {
     match in_flight.front_mut() {
-        Some(sent) => sent.outcome.as_mut().await,
+        Some(sent) => sent.ended().await,
         None => std::future::pending().await,
     }
 }
