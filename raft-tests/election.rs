@@ -65,6 +65,12 @@ async fn a_leader_that_is_cut_off_answers_nothing_that_is_undone() {
     let new = cluster.leader_other_than(old).await;
     let first = cluster.node(new).allocated().await;
     let answer = asked.await.expect("no panic");
+    // Once it knows, it says so at once.
+    eventually("the old leader knows that it is cut off", async || {
+        let refused = cluster.node(old).allocate(Duration::from_millis(50)).await;
+        matches!(refused, Err(Error::NoController(_))).then_some(())
+    })
+    .await;
     assert!(
         matches!(answer, Err(Error::Unknown(_) | Error::NoController(_))),
         "a leader without a quorum answered {answer:?}"

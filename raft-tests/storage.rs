@@ -223,6 +223,17 @@ async fn truncation_and_purging_are_remembered() {
     assert_eq!(indexes, (20..80).collect::<Vec<_>>());
 }
 
+#[tokio::test]
+async fn a_log_that_is_deleted_under_a_living_node_is_an_error() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (mut log, _) = open(directory.path());
+    log.save_vote(&Vote::new_committed(1, 1)).await.expect("saved");
+    fs::remove_dir_all(directory.path().join("log")).expect("removed");
+    let refused = log.save_vote(&Vote::new_committed(2, 1)).await.expect_err("deleted");
+    assert!(refused.to_string().contains("was deleted"), "{refused}");
+    assert!(log.save_vote(&Vote::new_committed(3, 1)).await.is_err(), "a failure is for ever");
+}
+
 /// Every file of a directory, to be put back.
 fn files(path: &Path) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut files = BTreeMap::new();

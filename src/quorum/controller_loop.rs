@@ -299,7 +299,8 @@ impl ControllerLoop {
     }
 
     fn on_call(&mut self, mut call: ControllerCall, answering: Answering) {
-        if matches!(self.role, Role::Standby) {
+        // Without a quorum nothing that is asked now will come to an end here.
+        if matches!(self.role, Role::Standby) || self.is_cut_off() {
             let _ = answering.send(Err(Unanswered::NotController));
             return;
         }

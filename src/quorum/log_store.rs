@@ -14,6 +14,7 @@ use std::ops::{Bound, RangeBounds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use openraft::OptionalSend;
 use openraft::entry::RaftEntry;
@@ -67,11 +68,11 @@ pub struct LogStore {
 struct Shared {
     log: Tree,
     state: Tree,
+    /// Bytes of entries since somebody asked.
+    appended: AtomicU64,
     /// What `state` holds, so that reading it costs nothing.
     cached: Mutex<Cached>,
     sync: LogSync,
-    /// After `sync`, so that the last sync comes before the database closes.
-    database: sled::Db,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -95,18 +96,13 @@ impl LogStore {
                 purged: read_state(&state, PURGED)?,
             };
             let sync = LogSync::start(database.clone(), path)?;
-            let shared = Shared { log, state, cached: Mutex::new(cached), sync, database };
+            let (appended, cached) = (AtomicU64::new(0), Mutex::new(cached));
+            let shared = Shared { log, state, appended, cached, sync };
             Ok(Self { shared: Arc::new(shared) })
         };
         let store = open().map_err(|error| damaged(error.to_string()))?;
         store.shared.verify().map_err(damaged)?;
         Ok(store)
-    }
-
-    /// Nothing was ever written to it.
-    pub fn is_pristine(&self) -> bool {
-        let cached = self.shared.cached.lock().clone();
-        cached.vote.is_none() && cached.purged.is_none() && self.shared.log.is_empty()
     }
 
     /// The last entry that a snapshot must hold, because the log does not any more.
@@ -119,9 +115,13 @@ impl LogStore {
         self.shared.sync.synced().await
     }
 
-    /// Bytes on disk.
-    pub fn size_on_disk(&self) -> u64 {
-        self.shared.database.size_on_disk().unwrap_or(0)
+    /// Bytes of entries that were appended since the last call that returned `true`, which is when they exceed this.
+    pub(super) fn has_appended(&self, size: u64) -> bool {
+        let has = self.shared.appended.load(Ordering::Relaxed) > size;
+        if has {
+            self.shared.appended.store(0, Ordering::Relaxed);
+        }
+        has
     }
 }
 
@@ -294,11 +294,14 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I::IntoIter: OptionalSend,
     {
         let mut batch = Batch::default();
+        let mut size = 0;
         for entry in entries {
             for (key, value) in chunks(&entry) {
+                size += value.len() as u64;
                 batch.insert(&key, value);
             }
         }
+        self.shared.appended.fetch_add(size, Ordering::Relaxed);
         self.shared.log.apply_batch(batch).map_err(failed)?;
         self.shared.sync.wake(Waiter::Append(callback));
         Ok(())

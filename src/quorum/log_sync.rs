@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -43,6 +44,8 @@ impl LogSync {
     pub(super) fn start(database: sled::Db, directory: &Path) -> io::Result<Self> {
         // Its own descriptor of sled's file: fdatasync works on the file, whoever wrote it.
         let file = File::options().write(true).open(directory.join("db"))?;
+        // What an earlier life of this process flushed and did not sync, before anything is written after it.
+        file.sync_data()?;
         let (sender, receiver) = sync_channel(WAITERS_MAX);
         let thread = thread::Builder::new()
             .name("kontiki-quorum-sync".to_owned())
@@ -106,7 +109,12 @@ fn run(database: &sled::Db, file: &File, waiters: &Receiver<Waiter>) {
 
 fn sync(database: &sled::Db, file: &File) -> io::Result<()> {
     database.flush().map_err(|error| io::Error::other(error.to_string()))?;
-    file.sync_data()
+    file.sync_data()?;
+    // Writing to a file that was removed succeeds, and is worth nothing.
+    if file.metadata()?.nlink() == 0 {
+        return Err(io::Error::other("the metadata log was deleted while it was open"));
+    }
+    Ok(())
 }
 
 fn copy(error: &io::Error) -> io::Error {

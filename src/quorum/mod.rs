@@ -152,6 +152,9 @@ struct Inner {
     directory: MetaDirectory,
 }
 
+/// A snapshot is made after this many bytes of entries at the latest.
+const SNAPSHOT_LOG_SIZE: u64 = 64 << 20;
+
 /// How long a shutdown waits for another node to take over.
 const TRANSFER_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -214,7 +217,15 @@ impl Quorum {
         });
         let stopping = watch::Sender::new(false);
         let guard = guard(raft.clone(), controller, received, stopping.subscribe(), fault.clone());
-        let tasks = Mutex::new(vec![tokio::spawn(guard)]);
+        let snapshots = snapshot_by_size(raft.clone(), store.clone(), images.clone());
+        let mut stop = stopping.subscribe();
+        let snapshots = async move {
+            tokio::select! {
+                () = snapshots => {}
+                _ = stop.wait_for(|stop| *stop) => {}
+            }
+        };
+        let tasks = Mutex::new(vec![tokio::spawn(guard), tokio::spawn(snapshots)]);
         let inner = Inner {
             me,
             peer: peer.clone(),
@@ -383,6 +394,19 @@ impl Quorum {
         };
         if timeout(TRANSFER_TIMEOUT, handed_over).await.is_err() {
             debug!("nobody took over in time");
+        }
+    }
+}
+
+/// Large entries make the log long before they are many.
+async fn snapshot_by_size(
+    raft: Raft,
+    store: LogStore,
+    mut images: watch::Receiver<Arc<MetadataImage>>,
+) {
+    while images.changed().await.is_ok() {
+        if store.has_appended(SNAPSHOT_LOG_SIZE) && raft.trigger().snapshot().await.is_err() {
+            return;
         }
     }
 }
