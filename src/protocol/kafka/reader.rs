@@ -1,6 +1,6 @@
 //! Reading: a cursor over one frame that checks every length before it acts on it.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 
 use super::text::Text;
 
@@ -122,10 +122,6 @@ impl Reader {
 
     pub(super) fn text(&mut self, length: usize) -> Result<Text, Error> {
         Text::from_utf8(self.take(length)?.freeze()).ok_or(Error::Utf8)
-    }
-
-    pub(super) fn bytes(&mut self, length: usize) -> Result<Bytes, Error> {
-        Ok(self.take(length)?.freeze())
     }
 
     /// Admits an array of this many elements, each of which takes a byte at least.

@@ -1,6 +1,6 @@
 //! How each type of Kafka's protocol looks on the wire.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use super::reader::{Error, Reader};
 use super::text::Text;
@@ -76,17 +76,6 @@ impl Wire for Option<Text> {
 
     fn write(&self, writer: &mut Writer) {
         writer.text(self.as_deref());
-    }
-}
-
-impl Wire for Option<Bytes> {
-    fn read(reader: &mut Reader) -> Result<Self, Error> {
-        reader.length()?.map(|length| reader.bytes(length)).transpose()
-    }
-
-    fn write(&self, writer: &mut Writer) {
-        writer.length(self.as_ref().map(Bytes::len));
-        writer.put(self.as_deref().unwrap_or_default());
     }
 }
 

@@ -27,11 +27,6 @@ pub(super) fn is_live(image: &MetadataImage, id: NodeId) -> bool {
     image.broker(id).is_some_and(|broker| !broker.fenced)
 }
 
-/// Brokers that clients can reach, by id.
-pub(super) fn live_endpoints(image: &MetadataImage) -> Vec<NodeEndpoint> {
-    endpoints(image, |broker| !broker.fenced)
-}
-
 /// Brokers of some kind, by id.
 pub(super) fn endpoints(
     image: &MetadataImage,
