@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::metadata::config::{Durability, cluster_def, nearest};
-use crate::types::{HostPort, NodeId};
+use crate::metadata::config::{Durability, cluster_def};
+use crate::types::{HostPort, NodeId, nearest};
 
 /// One settable key of a process.
 #[derive(Debug, Clone, Copy)]

@@ -3,9 +3,11 @@
 use serde::Serialize;
 
 use super::problem::Problem;
-use crate::metadata::{BrokerImage, MetadataImage, PartitionImage, TopicConfig};
+use super::topics::is_under_replicated;
+use crate::metadata::{BrokerImage, MetadataImage};
+use crate::protocol::ErrorCode;
 use crate::protocol::native::{QuorumMember, QuorumStatus};
-use crate::types::{HostPort, NodeId};
+use crate::types::NodeId;
 
 #[derive(Debug, Serialize)]
 pub(super) struct ClusterView {
@@ -90,23 +92,16 @@ pub(super) fn cluster(image: &MetadataImage, status: &QuorumStatus) -> ClusterVi
         under_min_isr_partitions: 0,
     };
     for topic in image.topics.values() {
-        let config = image.topic_config(&topic.name);
+        let min_isr = image.min_isr(&topic.name);
         for partition in &topic.partitions {
             view.partitions += 1;
             view.leaderless_partitions += usize::from(partition.leader.known().is_none());
             view.under_replicated_partitions += usize::from(is_under_replicated(partition));
-            view.under_min_isr_partitions += usize::from(is_under_min_isr(partition, &config));
+            let is_under_min_isr = partition.isr.len() < min_isr.of(partition.replicas.len());
+            view.under_min_isr_partitions += usize::from(is_under_min_isr);
         }
     }
     view
-}
-
-fn is_under_replicated(partition: &PartitionImage) -> bool {
-    partition.isr.len() < partition.replicas.len()
-}
-
-fn is_under_min_isr(partition: &PartitionImage, config: &TopicConfig) -> bool {
-    partition.isr.len() < config.min_isr(partition.replicas.len())
 }
 
 pub(super) fn quorum(status: &QuorumStatus) -> QuorumView {
@@ -147,7 +142,7 @@ pub(super) fn find_broker(image: &MetadataImage, text: &str) -> Result<NodeId, P
             [] => format!("there is no broker {text:?}; none has registered yet"),
             known => format!("there is no broker {text:?}; there are {}", known.join(", ")),
         };
-        Problem::not_found(crate::protocol::ErrorCode::BrokerIdNotRegistered, detail)
+        Problem::not_found(ErrorCode::BrokerIdNotRegistered, detail)
     })
 }
 
@@ -163,9 +158,9 @@ fn view(image: &MetadataImage, broker: &BrokerImage) -> BrokerView {
             _ => "active",
         },
         rack: registration.rack.clone(),
-        client: HostPort::to_string(&registration.endpoints.client),
-        peer: HostPort::to_string(&registration.endpoints.peer),
-        admin: HostPort::to_string(&registration.endpoints.admin),
+        client: registration.endpoints.client.to_string(),
+        peer: registration.endpoints.peer.to_string(),
+        admin: registration.endpoints.admin.to_string(),
         broker_epoch: broker.broker_epoch.0,
         incarnation: registration.incarnation.to_string(),
         leaders: partitions().filter(|partition| partition.leader == id).count(),

@@ -1,6 +1,7 @@
 //! `/v1/topics`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -137,7 +138,7 @@ pub(super) fn topic(topic: &TopicImage, configs: Vec<ConfigView>) -> TopicView {
 
 pub(super) fn partitions(topic: &TopicImage) -> PartitionsView {
     let ids = |nodes: &[NodeId]| nodes.iter().map(|id| id.0).collect();
-    let view = |(partition, image): (usize, &std::sync::Arc<PartitionImage>)| PartitionView {
+    let view = |(partition, image): (usize, &Arc<PartitionImage>)| PartitionView {
         partition,
         leader: image.leader.known().map(|id| id.0),
         leader_epoch: image.leader_epoch.0,
@@ -163,6 +164,11 @@ pub(super) fn find_topic<'a>(
     })
 }
 
+/// Fewer replicas in sync than assigned.
+pub(super) fn is_under_replicated(partition: &PartitionImage) -> bool {
+    partition.isr.len() < partition.replicas.len()
+}
+
 fn summary(topic: &TopicImage) -> TopicSummary {
     let count = |holds: fn(&PartitionImage) -> bool| {
         topic.partitions.iter().filter(|partition| holds(partition)).count()
@@ -173,8 +179,6 @@ fn summary(topic: &TopicImage) -> TopicSummary {
         partition_count: topic.partitions.len(),
         replication_factor: topic.replication_factor(),
         leaderless_partitions: count(|partition| partition.leader.known().is_none()),
-        under_replicated_partitions: count(|partition| {
-            partition.isr.len() < partition.replicas.len()
-        }),
+        under_replicated_partitions: count(is_under_replicated),
     }
 }

@@ -8,13 +8,11 @@
 
 mod defs;
 mod describe;
-mod nearest;
 mod topic;
 mod value;
 
 pub use defs::{ConfigDef, ConfigKind, cluster_def, topic_def, topic_defs};
 pub use describe::{ConfigSource, ConfigSynonym, DescribedConfig};
-pub use nearest::nearest;
 pub use topic::{Durability, MinIsr, TimestampType, TopicConfig};
 pub use value::{InvalidConfig, validate_cluster, validate_topic};
 

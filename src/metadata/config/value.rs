@@ -1,7 +1,7 @@
 //! What a value may be. Values are stored in one canonical spelling, so that equal means equal.
 
 use super::defs::{ConfigDef, ConfigKind, cluster_def, cluster_defs, topic_def, topic_defs};
-use super::nearest;
+use crate::types::nearest;
 
 /// Why a config was refused: a sentence for the one who set it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
