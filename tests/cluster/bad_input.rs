@@ -5,9 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::harness::{Cluster, DEADLINE};
-use super::workload::Load;
-
-const TOPIC: &str = "orders";
+use super::workload::{Load, TOPIC, under_load};
 
 /// Most that a node may hold after all this; each of the forged lengths asks for more.
 const RESIDENT_BYTES_MAX: f64 = 400e6;
@@ -95,9 +93,7 @@ fn send(port: u16, bytes: &[u8]) -> Result<(), String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_hurts_nobody_but_its_own_connection() {
-    let mut cluster = Cluster::start().await;
-    cluster.create_topic(TOPIC, 1).await;
-    let load = Load::start(&cluster, TOPIC).await;
+    let (mut cluster, load) = under_load(1).await;
 
     for id in cluster.ids() {
         for (what, bytes) in inputs() {

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use super::harness::{Cluster, Exit, Node, kontiki};
-use super::workload::Load;
-
-const TOPIC: &str = "orders";
+use super::workload::under_load;
 
 /// Starts one more process beside a cluster, which must end by itself with these words.
 async fn must_fail(cluster: &Cluster, settings: &[(&str, String)], words: &[&str]) -> Exit {
@@ -38,9 +36,7 @@ fn setting(cluster: &mut Cluster, id: i32, key: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn intruders_are_refused_and_the_cluster_goes_on() {
-    let mut cluster = Cluster::start().await;
-    cluster.create_topic(TOPIC, 3).await;
-    let load = Load::start(&cluster, TOPIC).await;
+    let (mut cluster, load) = under_load(3).await;
     let voters = setting(&mut cluster, 1, "controller.quorum.voters");
     let data = setting(&mut cluster, 1, "data.dir");
 
@@ -83,9 +79,7 @@ async fn intruders_are_refused_and_the_cluster_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_node_with_an_id_that_lives_is_refused() {
-    let mut cluster = Cluster::start().await;
-    cluster.create_topic(TOPIC, 3).await;
-    let load = Load::start(&cluster, TOPIC).await;
+    let (mut cluster, load) = under_load(3).await;
     let voters = setting(&mut cluster, 1, "controller.quorum.voters");
     let settings = [("node.id", "1".to_owned()), ("controller.quorum.voters", voters)];
     must_fail(&cluster, &settings, &["id 1", "own id"]).await;
@@ -97,9 +91,7 @@ async fn a_second_node_with_an_id_that_lives_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emptied_directory_is_refused() {
-    let mut cluster = Cluster::start().await;
-    cluster.create_topic(TOPIC, 3).await;
-    let load = Load::start(&cluster, TOPIC).await;
+    let (mut cluster, load) = under_load(3).await;
     let wiped = 2;
     cluster.kill(wiped);
     let data = setting(&mut cluster, wiped, "data.dir");

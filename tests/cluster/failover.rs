@@ -1,15 +1,10 @@
 //! Nodes die or freeze while records are written: it ends every time, and nothing is lost (INV-25).
 
-use super::harness::Cluster;
-use super::workload::Load;
-
-const TOPIC: &str = "orders";
+use super::workload::{TOPIC, under_load};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_the_leader_loses_nothing() {
-    let mut cluster = Cluster::start().await;
-    cluster.create_topic(TOPIC, 1).await;
-    let load = Load::start(&cluster, TOPIC).await;
+    let (mut cluster, load) = under_load(1).await;
 
     let leader = cluster.leader(TOPIC, 0).await;
     cluster.kill(leader);
@@ -25,9 +20,7 @@ async fn killing_the_leader_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_a_follower_loses_nothing_and_it_comes_back_into_sync() {
-    let mut cluster = Cluster::start().await;
-    cluster.create_topic(TOPIC, 1).await;
-    let load = Load::start(&cluster, TOPIC).await;
+    let (mut cluster, load) = under_load(1).await;
 
     let leader = cluster.leader(TOPIC, 0).await;
     let follower = cluster.ids().into_iter().find(|id| *id != leader).expect("two of them");
@@ -49,9 +42,7 @@ async fn killing_a_follower_loses_nothing_and_it_comes_back_into_sync() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_the_active_controller_loses_nothing() {
-    let mut cluster = Cluster::start().await;
-    cluster.create_topic(TOPIC, 3).await;
-    let load = Load::start(&cluster, TOPIC).await;
+    let (mut cluster, load) = under_load(3).await;
 
     // With three partitions on three nodes, it leads one of them too.
     let controller = cluster.controller().await;
@@ -72,9 +63,7 @@ async fn killing_the_active_controller_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_all_three_at_once_loses_nothing() {
-    let mut cluster = Cluster::start().await;
-    cluster.create_topic(TOPIC, 3).await;
-    let load = Load::start(&cluster, TOPIC).await;
+    let (mut cluster, load) = under_load(3).await;
 
     for id in cluster.ids() {
         cluster.kill(id);
@@ -93,9 +82,7 @@ async fn killing_all_three_at_once_loses_nothing() {
 /// INV-18 and INV-3.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_wakes_up_deposed_is_harmless() {
-    let mut cluster = Cluster::start().await;
-    cluster.create_topic(TOPIC, 1).await;
-    let load = Load::start(&cluster, TOPIC).await;
+    let (mut cluster, load) = under_load(1).await;
 
     for _ in 0..2 {
         let deposed = cluster.leader(TOPIC, 0).await;
@@ -115,9 +102,7 @@ async fn a_leader_that_wakes_up_deposed_is_harmless() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_majority_nothing_is_acknowledged_and_with_it_everything_goes_on() {
-    let mut cluster = Cluster::start().await;
-    cluster.create_topic(TOPIC, 1).await;
-    let load = Load::start(&cluster, TOPIC).await;
+    let (mut cluster, load) = under_load(1).await;
 
     let leader = cluster.leader(TOPIC, 0).await;
     let others: Vec<i32> = cluster.ids().into_iter().filter(|id| *id != leader).collect();

@@ -1,15 +1,11 @@
 //! Nodes that are stopped properly and come back.
 
 use super::harness::Cluster;
-use super::workload::Load;
-
-const TOPIC: &str = "orders";
+use super::workload::{Load, TOPIC, under_load};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_restart_disturbs_nobody() {
-    let mut cluster = Cluster::start().await;
-    cluster.create_topic(TOPIC, 3).await;
-    let load = Load::start(&cluster, TOPIC).await;
+    let (mut cluster, load) = under_load(3).await;
 
     for id in cluster.ids() {
         cluster.stop(id).await;

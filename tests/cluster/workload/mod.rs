@@ -21,6 +21,17 @@ use reader::{ReadRecords, read_along};
 
 use crate::harness::{Cluster, DEADLINE, eventually};
 
+/// What most scenarios write to.
+pub(crate) const TOPIC: &str = "orders";
+
+/// How most scenarios begin: three nodes, and records that are written to [`TOPIC`] and read all the time.
+pub(crate) async fn under_load(partitions: i32) -> (Cluster, Load) {
+    let cluster = Cluster::start().await;
+    cluster.create_topic(TOPIC, partitions).await;
+    let load = Load::start(&cluster, TOPIC).await;
+    (cluster, load)
+}
+
 /// Writes to every partition of a topic until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Load {
