@@ -8,41 +8,39 @@
 //! Invariant: nothing is decided before this leadership's own first entry is applied, and nothing is answered before
 //! its batch is applied or, without a batch, before leadership was confirmed after the request arrived
 //! (replication.md 1.1 R2, R3). A proposal whose fate is not known is answered as unknown, never as failed (R4).
+//! `evidence` has the part that judges who is alive, `propose` the part that waits for Raft.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use openraft::async_runtime::WatchReceiver;
-use openraft::errors::{ClientWriteError, ForwardReason};
-use openraft::impls::ProgressResponder;
 use openraft::type_config::alias::WatchReceiverOf;
-use openraft::{Instant as _, ReadPolicy, ServerState};
+use openraft::{ReadPolicy, ServerState};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use super::Timing;
-use super::raft::{Proposal, Raft, TypeConfig};
+use super::propose::{RETRY, TurnEnd, confirm, propose};
+use super::raft::{Raft, TypeConfig};
 use super::transport::Transport;
 use crate::controller::{
     ClusterDefaults, ControllerCall, ControllerReply, ControllerRequest, DecisionContext,
-    DecisionRequest, Liveness, LivenessConfig, LivenessEffect, PendingReply, ProbeVerdict, Refusal,
-    Turn, heartbeat_reply,
+    DecisionRequest, Liveness, LivenessConfig, PendingReply, ProbeVerdict, Refusal, Turn,
+    heartbeat_reply,
 };
-use crate::metadata::{MetadataBatch, MetadataImage};
-use crate::net::{BoxFuture, Identity, ProbeOutcome};
+use crate::metadata::MetadataImage;
+use crate::net::{BoxFuture, Identity};
 use crate::protocol::native::NodeHello;
-use crate::types::{IncarnationId, MetadataIndex, NodeId, random, time};
+use crate::types::{IncarnationId, NodeId, random, time};
 
 /// A turn ends when it has this many records, so that one batch stays quick to replicate and replay.
 const TURN_RECORDS_MAX: usize = 20_000;
 /// Requests that may wait for a turn.
 pub(super) const QUEUE_MAX: usize = 4096;
-const PROBE_TIMEOUT: Duration = Duration::from_millis(150);
 const TICK: Duration = Duration::from_millis(50);
-const RETRY: Duration = Duration::from_millis(10);
 
 /// Why a request got no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +52,7 @@ pub(super) enum Unanswered {
 }
 
 pub(super) type Answer = Result<Result<ControllerReply, Refusal>, Unanswered>;
-type Answering = oneshot::Sender<Answer>;
+pub(super) type Answering = oneshot::Sender<Answer>;
 
 #[derive(Debug)]
 pub(super) enum Event {
@@ -89,13 +87,6 @@ struct Waiting {
     answering: Option<Answering>,
 }
 
-/// What a turn ends with.
-#[derive(Debug, Clone, Copy)]
-enum TurnEnd {
-    Settled(MetadataIndex),
-    Unanswered(Unanswered),
-}
-
 enum Pending {
     Decided(PendingReply),
     Refused(Refusal),
@@ -119,12 +110,15 @@ enum Role {
 }
 
 pub(super) struct ControllerLoop {
-    tools: Tools,
-    server: WatchReceiverOf<TypeConfig, openraft::metrics::RaftServerMetrics<TypeConfig>>,
-    liveness: Liveness,
-    session: Duration,
+    pub(super) tools: Tools,
+    pub(super) server:
+        WatchReceiverOf<TypeConfig, openraft::metrics::RaftServerMetrics<TypeConfig>>,
+    pub(super) liveness: Liveness,
+    pub(super) session: Duration,
     started: Instant,
-    last_tick: Instant,
+    pub(super) last_tick: Instant,
+    /// The last tick found that this controller was not served in time.
+    pub(super) is_stalled: bool,
     role: Role,
     defaults: Option<ClusterDefaults>,
     queue: VecDeque<Waiting>,
@@ -143,6 +137,7 @@ impl ControllerLoop {
             tools,
             started: now,
             last_tick: now,
+            is_stalled: false,
             role: Role::Standby,
             defaults: None,
             queue: VecDeque::new(),
@@ -186,11 +181,11 @@ impl ControllerLoop {
         }
     }
 
-    fn now(&self) -> Duration {
+    pub(super) fn now(&self) -> Duration {
         time::now().saturating_duration_since(self.started)
     }
 
-    fn image(&self) -> Arc<MetadataImage> {
+    pub(super) fn image(&self) -> Arc<MetadataImage> {
         self.tools.images.borrow().clone()
     }
 
@@ -350,7 +345,7 @@ impl ControllerLoop {
         }
     }
 
-    fn enqueue(&mut self, request: DecisionRequest, answering: Option<Answering>) {
+    pub(super) fn enqueue(&mut self, request: DecisionRequest, answering: Option<Answering>) {
         if matches!(self.role, Role::Standby) {
             if let Some(answering) = answering {
                 let _ = answering.send(Err(Unanswered::NotController));
@@ -362,104 +357,6 @@ impl ControllerLoop {
             answering.is_none() && self.queue.iter().any(|waiting| waiting.request == request);
         if !is_repeated {
             self.queue.push_back(Waiting { request, answering });
-        }
-    }
-
-    fn on_tick(&mut self) {
-        let now = time::now();
-        let late = now.saturating_duration_since(self.last_tick) > self.session / 2;
-        self.last_tick = now;
-        if late || self.is_cut_off() {
-            warn!("the active controller was not served in time; nobody's silence counts");
-            self.liveness.on_stall(self.now());
-        }
-        let effects = self.liveness.on_tick(&self.image(), self.now());
-        self.execute(effects);
-    }
-
-    /// No acknowledgement of the quorum for half a session: then heartbeats may not have reached this node either.
-    fn is_cut_off(&self) -> bool {
-        let data = self.tools.raft.data_metrics();
-        let data = data.borrow_watched();
-        let voters = self.server.borrow_watched().membership_config.voter_ids().count();
-        voters > 1 && data.last_quorum_acked.is_some_and(|acked| acked.elapsed() > self.session / 2)
-    }
-
-    fn execute(&mut self, effects: Vec<LivenessEffect>) {
-        for effect in effects {
-            match effect {
-                LivenessEffect::Probe { node_id, incarnation } => {
-                    let probe = self.probe(node_id, incarnation);
-                    let events = self.tools.events.clone();
-                    tokio::spawn(async move {
-                        let verdict = probe.await;
-                        if let Some(events) = events.upgrade() {
-                            let probed = Event::Probed { node_id, incarnation, verdict };
-                            let _ = events.send(probed).await;
-                        }
-                    });
-                }
-                LivenessEffect::Fence { node_id, broker_epoch, cause } => {
-                    info!(%node_id, %broker_epoch, cause, "fencing a broker");
-                    self.enqueue(DecisionRequest::Fence { node_id, broker_epoch, cause }, None);
-                }
-            }
-        }
-    }
-
-    /// When the process that died was the leader's, there is nothing to wait for but the lease that its last heartbeat
-    /// gave it. The voters go one after the other, so that they do not split the votes.
-    fn succeed(&self, dead: NodeId) {
-        let server = self.server.borrow_watched();
-        let vote = server.vote;
-        let members = &server.membership_config;
-        let leader = server.current_leader;
-        let is_leader = leader
-            .and_then(|leader| members.get_node(&leader))
-            .is_some_and(|member| member.node_id == dead);
-        let others = members.voter_ids().filter(|voter| Some(*voter) != leader);
-        let rank = others.collect::<BTreeSet<_>>().iter().position(|voter| *voter == server.id);
-        let (true, Some(rank)) = (is_leader, rank.and_then(|rank| u32::try_from(rank).ok())) else {
-            return;
-        };
-        let Timing { heartbeat, election_max, .. } = self.tools.timing;
-        let raft = self.tools.raft.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(election_max + heartbeat * rank).await;
-            if raft.server_metrics().borrow_watched().vote == vote {
-                // Raft refuses by itself while a lease holds. An error means that it has stopped.
-                let _ = raft.trigger().elect(true).await;
-            }
-        });
-    }
-
-    /// Asks at the address that the broker registered. The listener of a dying process accepts a connection and drops it
-    /// while the kernel closes one socket after the other, so an attempt without a verdict is repeated.
-    fn probe(
-        &self,
-        node_id: NodeId,
-        incarnation: IncarnationId,
-    ) -> impl Future<Output = ProbeVerdict> + Send + 'static {
-        let image = self.image();
-        let address =
-            image.broker(node_id).map(|broker| broker.registration.endpoints.peer.clone());
-        let transport = self.tools.transport.clone();
-        async move {
-            let Some(address) = address else { return ProbeVerdict::Unknown };
-            let attempts = async {
-                loop {
-                    match transport.probe(&address, PROBE_TIMEOUT).await {
-                        ProbeOutcome::Refused => return ProbeVerdict::Dead,
-                        ProbeOutcome::Alive(who) if who.incarnation == incarnation => {
-                            return ProbeVerdict::Alive;
-                        }
-                        ProbeOutcome::Alive(_) => return ProbeVerdict::Dead,
-                        ProbeOutcome::Unknown(_) => tokio::time::sleep(RETRY).await,
-                    }
-                }
-            };
-            let verdict = tokio::time::timeout(PROBE_TIMEOUT, attempts).await;
-            verdict.unwrap_or(ProbeVerdict::Unknown)
         }
     }
 
@@ -526,44 +423,5 @@ async fn turn_end(in_flight: &mut Option<InFlight>) -> TurnEnd {
     match in_flight {
         Some(in_flight) => (&mut in_flight.end).await,
         None => pending().await,
-    }
-}
-
-/// Ends when the batch is applied, or when it is certain that it will not be, or when nobody can say.
-async fn propose(raft: Raft, term: u64, batch: Arc<MetadataBatch>) -> TurnEnd {
-    loop {
-        let (responder, applied) = ProgressResponder::complete_only();
-        let proposed =
-            raft.write(Proposal(batch.clone())).with_leader(term).responder(responder).await;
-        if proposed.is_err() {
-            return TurnEnd::Unanswered(Unanswered::Unknown);
-        }
-        match applied.await {
-            Ok(Ok(response)) if response.data.applied => {
-                return TurnEnd::Settled(response.data.index);
-            }
-            // Dropped by everybody, for another basis.
-            Ok(Ok(_)) => return TurnEnd::Unanswered(Unanswered::NotController),
-            // Rejected before it was appended. A lease comes back with the next acknowledgement of the quorum.
-            Ok(Err(ClientWriteError::ForwardToLeader(forward))) => match forward.reason {
-                ForwardReason::LeaseExpired => tokio::time::sleep(RETRY).await,
-                ForwardReason::NotLeader | ForwardReason::LeadershipTransfer => {
-                    return TurnEnd::Unanswered(Unanswered::NotController);
-                }
-            },
-            Ok(Err(_)) | Err(_) => return TurnEnd::Unanswered(Unanswered::Unknown),
-        }
-    }
-}
-
-/// Ends when a quorum has confirmed that this node still leads.
-async fn confirm(raft: Raft, term: u64, index: MetadataIndex) -> TurnEnd {
-    loop {
-        match raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
-            Ok(read) if read.committed_leader_id().term == term => return TurnEnd::Settled(index),
-            Ok(_) => return TurnEnd::Unanswered(Unanswered::NotController),
-            // Until leadership is lost, which ends the turn from outside.
-            Err(_) => tokio::time::sleep(RETRY).await,
-        }
     }
 }
