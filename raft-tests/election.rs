@@ -119,7 +119,7 @@ async fn a_shutdown_hands_over_before_it_goes() {
     cluster.shut_down(old).await;
     assert_ne!(leaving.status().leader_id, Some(NodeId(old)), "it left without handing over");
     cluster.leader_other_than(old).await;
-    assert_eq!(cluster.node(other).status().term, term + 1);
+    assert!(cluster.node(other).status().term > term);
     assert!(cluster.node(other).allocated().await > before);
     cluster.converged().await;
 }

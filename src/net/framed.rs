@@ -41,6 +41,11 @@ impl FrameReader {
         Self { socket, buffer: BytesMut::new(), frame_size_max }
     }
 
+    /// Applies to the frames that come.
+    pub(super) fn limit_frames(&mut self, frame_size_max: usize) {
+        self.frame_size_max = frame_size_max;
+    }
+
     /// The next frame; `None` when the other side closed between two frames.
     ///
     /// Cancel safe: bytes that were read stay in the buffer. A malformed header is `InvalidData`; the connection is of

@@ -100,6 +100,9 @@ pub async fn serve_peers(
     }
 }
 
+/// Largest first frame of a connection, in bytes. A hello takes about a hundred.
+const HELLO_SIZE_MAX: usize = 4 << 10;
+
 /// Reads the hello and answers it. `None` when it was refused.
 pub async fn accept_hello(
     reader: &mut FrameReader,
@@ -108,10 +111,13 @@ pub async fn accept_hello(
     served: &[Purpose],
     limits: Limits,
 ) -> io::Result<Option<Hello>> {
+    // Strangers get no more memory than a hello takes.
+    reader.limit_frames(limits.frame_size_max.min(HELLO_SIZE_MAX));
     let frame = tokio::time::timeout(limits.hello_timeout, reader.read_frame())
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??
         .ok_or(io::ErrorKind::UnexpectedEof)?;
+    reader.limit_frames(limits.frame_size_max);
     if frame.kind != Kind::Hello {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the first frame is no hello"));
     }

@@ -51,6 +51,10 @@ pub enum Error {
          start the node again under a node id that the cluster has not used"
     )]
     Emptied { path: PathBuf, missing: &'static str, cluster_id: ClusterId },
+    #[error(
+        "no space left for {path}: {free} bytes are free, {SPACE_MIN} are needed; free some and start again, nothing is lost"
+    )]
+    Full { path: PathBuf, free: u64 },
     #[error("{path}: {source}")]
     Identity { path: PathBuf, source: codec::Error },
     /// The log store or a snapshot cannot be read.
@@ -84,12 +88,21 @@ pub struct MetaDirectory {
     _lock: File,
 }
 
+/// Free bytes without which a node does not start: room for a snapshot and some segments of the log store.
+const SPACE_MIN: u64 = 8 << 20;
+
 impl MetaDirectory {
     /// Opens the directory at `path`, making and formatting it if nothing is there.
     pub fn open_or_format(path: impl Into<PathBuf>, node_id: NodeId) -> Result<Self, Error> {
         let path = path.into();
         let io_error = |source| Error::Io { path: path.clone(), source };
         fs::create_dir_all(&path).map_err(io_error)?;
+        // Before anything is opened: the log store writes when it is opened, and may be damaged where it cannot.
+        let space = rustix::fs::statvfs(&path).map_err(|error| io_error(error.into()))?;
+        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        if free < SPACE_MIN {
+            return Err(Error::Full { path, free });
+        }
         let lock = File::options()
             .create(true)
             .truncate(false)
@@ -235,6 +248,14 @@ mod tests {
         fs::rename(path.join(IDENTITY_FILE), path.join("notes.txt")).expect("renames");
         let foreign = MetaDirectory::open_or_format(path, NodeId(1)).expect_err("foreign");
         assert!(foreign.to_string().contains("notes.txt"), "{foreign}");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_apart_from_damage() {
+        let full = Error::Full { path: "/data/meta".into(), free: 12 };
+        let sentence = full.to_string();
+        assert!(sentence.contains("no space left for /data/meta: 12 bytes are free"), "{sentence}");
+        assert!(sentence.contains("nothing is lost"), "{sentence}");
     }
 
     #[test]

@@ -76,6 +76,26 @@ pub(super) fn next_outline<'a>(bytes: &mut &'a [u8]) -> Option<Outline<'a>> {
     Some(Outline { timestamp_delta, offset_delta, has_key, rest: record })
 }
 
+impl Outline<'_> {
+    /// Whether key, value and headers fill the record exactly, so that every reader can take it apart.
+    pub(super) fn is_well_formed(&self) -> bool {
+        let mut rest = self.rest;
+        let rest = &mut rest;
+        let mut fields = || -> Result<(), Refusal> {
+            next_bytes(rest)?;
+            next_bytes(rest)?;
+            let header_count = varint::read_int(rest).ok_or(CUT_SHORT)?;
+            // A header takes two bytes at least, so a forged count ends with the record.
+            for _ in 0..usize::try_from(header_count).map_err(|_| CUT_SHORT)? {
+                next_bytes(rest)?.ok_or(CUT_SHORT)?;
+                next_bytes(rest)?;
+            }
+            if rest.is_empty() { Ok(()) } else { Err(CUT_SHORT) }
+        };
+        fields().is_ok()
+    }
+}
+
 fn next_record<'a>(
     header: &super::BatchHeader,
     bytes: &mut &'a [u8],

@@ -93,7 +93,8 @@ fn check_records(batch: &Batch<'_>, rules: &ProduceRules) -> Result<TimestampMs,
     let mut max_timestamp_ms = -1;
     let mut first_refusal = None;
     for index in 0..header.record_count {
-        let Some(outline) = next_outline(&mut rest) else {
+        let outline = next_outline(&mut rest).filter(Outline::is_well_formed);
+        let Some(outline) = outline else {
             return Err(Refusal::InvalidRecord { index, reason: "malformed" });
         };
         let timestamp_ms = header.base_timestamp_ms.wrapping_add(outline.timestamp_delta);

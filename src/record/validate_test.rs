@@ -112,3 +112,14 @@ fn timestamps_are_corrected_or_set() {
     }
     validate(&mut batch(Compression::None, &[(-1, None)]), &RULES).expect("-1 means no timestamp");
 }
+
+/// A record that no reader can take apart would stop every reader at its offset.
+#[test]
+fn records_are_taken_apart_to_their_last_header() {
+    let with_count = |count: u8| move |bytes: &mut Vec<u8>| *bytes.last_mut().unwrap() = count;
+    assert!(check(with_count(0), RULES).is_ok());
+    // -1, 1 and 63 as varints, in a record that has no headers.
+    for count in [1, 2, 126] {
+        assert_eq!(check(with_count(count), RULES).err(), Some(ErrorCode::InvalidRecord));
+    }
+}
