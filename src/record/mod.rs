@@ -21,7 +21,7 @@ pub use builder::BatchBuilder;
 pub use compression::Compression;
 pub use error::Refusal;
 pub use records::{Record, Records, records};
-pub use validate::{ProduceRules, Validated, validate};
+pub use validate::{ProduceRules, validate};
 
 /// No batch is decompressed to more than this on a broker.
 pub const DECOMPRESSED_SIZE_MAX: usize = 128 << 20;

@@ -24,14 +24,9 @@ pub struct ProduceRules {
     pub timestamp_after_max_ms: i64,
 }
 
-/// A batch that may be appended, once the producer state agrees.
-#[derive(Debug, Clone, Copy)]
-pub struct Validated {
-    pub header: BatchHeader,
-}
-
-/// Checks the one batch in `bytes` and corrects its timestamp fields in place.
-pub fn validate(bytes: &mut [u8], rules: &ProduceRules) -> Result<Validated, Refusal> {
+/// Checks the one batch in `bytes` and corrects its timestamp fields in place. Gives its header, as it is then; the batch
+/// may be appended once the producer state agrees.
+pub fn validate(bytes: &mut [u8], rules: &ProduceRules) -> Result<BatchHeader, Refusal> {
     let (batch, rest) = Batch::split_first(bytes)?;
     let header = batch.header;
     if !rest.is_empty() {
@@ -52,7 +47,7 @@ pub fn validate(bytes: &mut [u8], rules: &ProduceRules) -> Result<Validated, Ref
     if rules.log_append_time || max_timestamp_ms != header.max_timestamp_ms {
         assign_max_timestamp(bytes, max_timestamp_ms, rules.log_append_time);
     }
-    Ok(Validated { header: BatchHeader::parse(bytes)? })
+    BatchHeader::parse(bytes)
 }
 
 fn check_header(header: &BatchHeader) -> Result<(), Refusal> {

@@ -28,7 +28,7 @@ fn good() -> Vec<u8> {
 }
 
 /// Validates after `damage`, with a checksum that is right.
-fn check(damage: impl FnOnce(&mut Vec<u8>), rules: ProduceRules) -> Result<Validated, ErrorCode> {
+fn check(damage: impl FnOnce(&mut Vec<u8>), rules: ProduceRules) -> Result<BatchHeader, ErrorCode> {
     let mut bytes = good();
     damage(&mut bytes);
     let crc = crc32c::crc32c(&bytes[21..]);
@@ -39,8 +39,8 @@ fn check(damage: impl FnOnce(&mut Vec<u8>), rules: ProduceRules) -> Result<Valid
 #[test]
 fn a_good_batch_passes_unchanged() {
     let mut bytes = good();
-    let validated = validate(&mut bytes, &RULES).unwrap();
-    assert_eq!((validated.header.record_count, validated.header.max_timestamp_ms), (2, NOW + 5));
+    let header = validate(&mut bytes, &RULES).unwrap();
+    assert_eq!((header.record_count, header.max_timestamp_ms), (2, NOW + 5));
     assert_eq!(bytes, good());
 }
 
@@ -50,7 +50,8 @@ fn each_rule_has_its_code() {
         CorruptMessage, InvalidRecord, InvalidTimestamp, InvalidTxnState, MessageTooLarge,
         UnsupportedCompressionType,
     };
-    let cases: [(&str, fn(&mut Vec<u8>), ErrorCode); 16] = [
+    type Damage = fn(&mut Vec<u8>);
+    let cases: [(&str, Damage, ErrorCode); 16] = [
         ("magic", |b| b[16] = 1, InvalidRecord),
         ("base offset", |b| b[7] = 1, InvalidRecord),
         ("two batches", |b| b.extend_from_within(..), InvalidRecord),
@@ -105,9 +106,9 @@ fn timestamps_are_corrected_or_set() {
     for compression in Compression::ALL {
         let append_time = ProduceRules { log_append_time: true, ..RULES };
         let mut bytes = batch(compression, &[(-7, None), (NOW * 2, None)]);
-        let validated = validate(&mut bytes, &append_time).unwrap();
-        assert!(validated.header.is_log_append_time());
-        assert_eq!(validated.header.max_timestamp_ms, NOW);
+        let header = validate(&mut bytes, &append_time).unwrap();
+        assert!(header.is_log_append_time());
+        assert_eq!(header.max_timestamp_ms, NOW);
         Batch::split_first(&bytes).unwrap().0.check_crc().unwrap();
     }
     validate(&mut batch(Compression::None, &[(-1, None)]), &RULES).expect("-1 means no timestamp");

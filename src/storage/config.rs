@@ -1,5 +1,6 @@
 //! What storage is told at start.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,4 +18,14 @@ pub struct StorageConfig {
     /// Threads that recover partitions at start.
     pub recovery_threads: usize,
     pub on_offline: OnOffline,
+}
+
+impl fmt::Debug for StorageConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StorageConfig")
+            .field("dirs", &self.dirs)
+            .field("durability", &self.durability)
+            .field("recovery_threads", &self.recovery_threads)
+            .finish_non_exhaustive()
+    }
 }

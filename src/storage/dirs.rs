@@ -1,5 +1,6 @@
 //! The log directories of a broker: what is found at start, what is made, what goes, and the end.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::checkpoint::{Sync, replace, sync_dir};
+use super::flusher::Unsynced;
 use super::log::FoundLog;
 use super::log_dir::{CLEAN_SHUTDOWN, LogDir};
 use super::start::{self, OpenedDir};
@@ -33,6 +35,13 @@ struct Inner {
     dirs: Vec<OpenedDir>,
     previous_broker_epoch: BrokerEpoch,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for LogDirs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dirs = self.inner.dirs.iter().map(|opened| &opened.dir.path);
+        f.debug_list().entries(dirs).finish()
+    }
 }
 
 impl LogDirs {
@@ -181,15 +190,14 @@ fn shut_down_dir(dir: &LogDir, broker_epoch: BrokerEpoch) -> Result<()> {
         closing.extend(log.close()?);
     }
     dir.check_online()?;
-    let mut files = Vec::new();
-    let mut dirs: Vec<PathBuf> = Vec::new();
-    for closing in &closing {
-        files.extend(closing.open()?);
-        dirs.push(closing.dir.clone());
+    let mut unsynced = Unsynced::default();
+    for closing in closing {
+        unsynced.paths.extend(closing.paths);
+        unsynced.dirs.push(closing.dir);
     }
-    if !files.is_empty() {
-        dirs.push(dir.path.clone());
-        flusher::sync_all(dir, &files, &dirs)?;
+    if !unsynced.dirs.is_empty() {
+        unsynced.dirs.push(dir.path.clone());
+        unsynced.sync(dir)?;
     }
     logs.iter().for_each(|log| log.on_close_synced());
     dir.write_recovery_points()?;

@@ -10,12 +10,17 @@ use std::time::Duration;
 
 use super::checkpoint::sync_dir;
 use super::config::OnOffline;
-use super::log::Dirty;
+use super::log::{Dirty, sync_if_exists};
 use super::log_dir::LogDir;
 use super::{Error, OnDurable, PartitionLog, Result};
+use crate::types::time::now;
 
 /// With more files and directories than this, one sync of the file system is cheaper.
 const SINGLE_SYNCS_MAX: usize = 8;
+/// So many new partitions in one round are a sign of more to come.
+const NEW_AT_ONCE: usize = 2;
+const GATHERING_PAUSE: Duration = Duration::from_millis(15);
+const GATHERING_MAX: Duration = Duration::from_millis(150);
 /// Until the next attempt when a file cannot be opened.
 const RETRY_WAIT: Duration = Duration::from_millis(50);
 
@@ -43,8 +48,28 @@ pub(super) fn run(dir: &LogDir, on_durable: &OnDurable, on_offline: &OnOffline) 
             }
             continue;
         }
+        let dirty = gather_new(dir, dirty);
         flush(dir, &dirty, on_durable);
     }
+}
+
+/// When many partitions get their first records, as after the creation of a large topic, waits until there are no more.
+/// Each round commits the file system's journal, and while that goes on, nobody makes a directory.
+fn gather_new(dir: &LogDir, mut dirty: Vec<Arc<PartitionLog>>) -> Vec<Arc<PartitionLog>> {
+    let started = now();
+    let mut added = dirty.iter().filter(|log| log.is_new_on_disk()).count();
+    while added > NEW_AT_ONCE && started.elapsed() < GATHERING_MAX {
+        let mut queue = dir.flush.work.lock();
+        dir.flush.wake.wait_for(&mut queue, GATHERING_PAUSE);
+        if queue.stopping {
+            break;
+        }
+        let more = std::mem::take(&mut queue.dirty);
+        drop(queue);
+        added = more.iter().filter(|log| log.is_new_on_disk()).count();
+        dirty.extend(more);
+    }
+    dirty
 }
 
 fn flush(dir: &LogDir, logs: &[Arc<PartitionLog>], on_durable: &OnDurable) {
@@ -66,12 +91,15 @@ fn flush(dir: &LogDir, logs: &[Arc<PartitionLog>], on_durable: &OnDurable) {
             }
         }
     }
-    let files = begun.iter().flat_map(|dirty| dirty.files.iter().cloned()).collect::<Vec<_>>();
-    let mut dirs: Vec<PathBuf> =
-        begun.iter().flat_map(|dirty| dirty.dirs.iter().cloned()).collect();
-    dirs.sort_unstable();
-    dirs.dedup();
-    if let Err(error) = sync_all(dir, &files, &dirs) {
+    let mut unsynced = Unsynced::default();
+    for dirty in &mut begun {
+        unsynced.files.append(&mut dirty.files);
+        unsynced.paths.append(&mut dirty.paths);
+        unsynced.dirs.append(&mut dirty.dirs);
+    }
+    unsynced.dirs.sort_unstable();
+    unsynced.dirs.dedup();
+    if let Err(error) = unsynced.sync(dir) {
         dir.fail(error);
         return;
     }
@@ -82,27 +110,42 @@ fn flush(dir: &LogDir, logs: &[Arc<PartitionLog>], on_durable: &OnDurable) {
     }
 }
 
-/// Makes files and names durable, whichever way is cheaper.
-pub(super) fn sync_all(dir: &LogDir, files: &[Arc<File>], dirs: &[PathBuf]) -> Result<()> {
-    if files.len() + dirs.len() > SINGLE_SYNCS_MAX && sync_file_system(dir)? {
-        return Ok(());
-    }
-    for file in files {
-        file.sync_data().map_err(Error::io("sync a file in", &dir.path))?;
-    }
-    for dir in dirs {
-        match sync_dir(dir) {
-            // The partition was deleted meanwhile.
-            Err(error) if error.is_not_found() => {}
-            other => other?,
+/// What a round has to make durable.
+#[derive(Default)]
+pub(super) struct Unsynced {
+    pub(super) files: Vec<Arc<File>>,
+    /// Files that are not open.
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) dirs: Vec<PathBuf>,
+}
+
+impl Unsynced {
+    /// One by one or all together, whichever is cheaper.
+    pub(super) fn sync(&self, dir: &LogDir) -> Result<()> {
+        let count = self.files.len() + self.paths.len() + self.dirs.len();
+        if count > SINGLE_SYNCS_MAX && sync_file_system(dir)? {
+            return Ok(());
         }
+        for file in &self.files {
+            file.sync_data().map_err(Error::io("sync a file in", &dir.path))?;
+        }
+        for path in &self.paths {
+            sync_if_exists(path)?;
+        }
+        for dir in &self.dirs {
+            match sync_dir(dir) {
+                // The partition was deleted meanwhile.
+                Err(error) if error.is_not_found() => {}
+                other => other?,
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// False where the operating system cannot tell whether it worked.
 #[cfg(target_os = "linux")]
-pub(super) fn sync_file_system(dir: &LogDir) -> Result<bool> {
+fn sync_file_system(dir: &LogDir) -> Result<bool> {
     let handle = File::open(&dir.path).map_err(Error::io("open", &dir.path))?;
     rustix::fs::syncfs(&handle)
         .map_err(|error| Error::io("sync the file system of", &dir.path)(error.into()))?;
@@ -110,6 +153,6 @@ pub(super) fn sync_file_system(dir: &LogDir) -> Result<bool> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn sync_file_system(_dir: &LogDir) -> Result<bool> {
+fn sync_file_system(_dir: &LogDir) -> Result<bool> {
     Ok(false)
 }

@@ -56,6 +56,16 @@ impl<T> Queue<T> {
         change(&mut self.work.lock());
         self.wake.notify_one();
     }
+
+    /// Adds to a list that the thread looks at in its own time; wakes it when it may have no time set.
+    pub(super) fn add_when_first<E>(&self, list: impl FnOnce(&mut T) -> &mut Vec<E>, entry: E) {
+        let mut work = self.work.lock();
+        let list = list(&mut work);
+        list.push(entry);
+        if list.len() == 1 {
+            self.wake.notify_one();
+        }
+    }
 }
 
 #[derive(Default)]

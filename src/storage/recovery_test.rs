@@ -59,10 +59,11 @@ fn a_torn_or_damaged_tail_is_cut_off_and_nothing_else() {
             assert!(read_all(&log, 0) == kept);
             let end = batches(kept).last().map_or(0, |b| b.unwrap().header.next_offset());
             assert_eq!(log.end_offset(), end);
+            let count = i32::try_from(end).unwrap();
             assert_eq!(fs::metadata(&path).unwrap().len(), kept.len() as u64);
-            assert_eq!(log.latest_epoch(), LeaderEpoch(end as i32 - 1));
+            assert_eq!(log.latest_epoch(), LeaderEpoch(count - 1));
             // The producer state is that of the log, neither behind it nor ahead.
-            let next = idempotent_batch(9, end as i32, 1);
+            let next = idempotent_batch(9, count, 1);
             let appended = append(&log, 9, next.clone()).unwrap();
             assert_eq!((appended.base_offset, appended.duplicate), (end, false));
             assert!(append(&log, 9, next).unwrap().duplicate);

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use parking_lot::Mutex;
@@ -129,16 +128,15 @@ pub(super) fn recover(
     }
     let config = Arc::new(TopicConfig::default());
     let count = found.len();
-    let jobs: Vec<Mutex<Option<(Arc<LogDir>, FoundLog)>>> =
-        found.into_iter().map(|job| Mutex::new(Some(job))).collect();
-    let next = AtomicUsize::new(0);
+    let jobs = Mutex::new(found.into_iter());
     let results: Mutex<Vec<Result<Arc<PartitionLog>>>> = Mutex::new(Vec::with_capacity(count));
     thread::scope(|scope| {
         for _ in 0..threads.clamp(1, count.max(1)) {
             scope.spawn(|| {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let Some((dir, log)) = job.lock().take() else {
-                        continue;
+                loop {
+                    let job = jobs.lock().next();
+                    let Some((dir, log)) = job else {
+                        return;
                     };
                     let result = open_log(&dir, log, Arc::clone(&config));
                     results.lock().push(result);

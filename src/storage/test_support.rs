@@ -100,7 +100,7 @@ pub(super) fn small_config() -> TopicConfig {
 pub(super) fn batch(compression: Compression, records: &[(i64, usize)]) -> Vec<u8> {
     let mut builder = BatchBuilder::new(compression);
     for (timestamp_ms, size) in records {
-        let value: Vec<u8> = (0..*size).map(|n| (n % 251) as u8).collect();
+        let value: Vec<u8> = (0..=250).cycle().take(*size).collect();
         builder.push(*timestamp_ms, Some(b"key"), Some(&value), &[]);
     }
     builder.build()

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::checkpoint::{Sync, format_topic_id, parse_topic_id, read_if_exists, replace};
+use super::super::checkpoint::{format_topic_id, parse_topic_id, read_if_exists};
 use super::super::segment::Segment;
 use super::super::{AppendError, Error, Result};
 use super::{PARTITION_METADATA, PartitionLog, Writer};
@@ -49,7 +49,7 @@ impl PartitionLog {
             timestamp_before_max_ms: config.message_timestamp_before_max_ms,
             timestamp_after_max_ms: config.message_timestamp_after_max_ms,
         };
-        let header = record::validate(batch, &rules)?.header;
+        let header = record::validate(batch, &rules)?;
         let (size, limit) = (header.size as u64, u64::from(config.segment_bytes));
         if size > limit {
             return Err(AppendError::LargerThanSegment { size, limit });
@@ -127,7 +127,6 @@ impl PartitionLog {
             self.on_written(writer, run, now_ms);
             rest = after;
         }
-        self.write_epochs_if_changed()?;
         self.keep_warm();
         if !self.is_page_cache() {
             self.flush_soon();
@@ -171,15 +170,17 @@ impl PartitionLog {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 // An attempt that found no free descriptor may have left it. Nobody else's is written into.
-                let content = read_if_exists(&metadata)?;
-                if content.is_some_and(|content| parse_topic_id(&content) != Some(self.topic_id)) {
+                let content = read_if_exists(&metadata)?.unwrap_or_default();
+                if parse_topic_id(&content).is_some_and(|found| found != self.topic_id) {
                     return Err(Error::malformed(&self.path, "belongs to another topic"));
                 }
             }
             Err(error) => return Err(self.dir.fail(Error::io("create", &self.path)(error))),
         }
         let make = || -> Result<Arc<Segment>> {
-            replace(&metadata, format_topic_id(self.topic_id).as_bytes(), Sync::Later)?;
+            // As few new names as can be: a thousand partitions may get their first records at once.
+            fs::write(&metadata, format_topic_id(self.topic_id))
+                .map_err(Error::io("write", &metadata))?;
             Ok(Arc::new(Segment::create(&self.path, base_offset, now_ms)?))
         };
         let segment = make().map_err(|error| self.dir.fail(error))?;
@@ -198,6 +199,7 @@ impl PartitionLog {
     ) -> Result<Arc<Segment>> {
         self.lower_written_recovery_point(base_offset)?;
         active.seal()?;
+        self.write_epochs_if_changed()?;
         self.write_snapshot(writer, self.end_offset())?;
         let segment = Arc::new(Segment::create(&self.path, base_offset, now_ms)?);
         self.flush.lock().on_rolled(active);

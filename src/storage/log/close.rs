@@ -1,11 +1,9 @@
 //! The end of a log: clean shutdown, or deletion.
 
-use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::{Error, Result};
+use super::super::Result;
 use super::{EPOCHS, PartitionLog};
 
 impl PartitionLog {
@@ -53,17 +51,6 @@ impl PartitionLog {
 
 /// Files of one log that were completed.
 pub(in super::super) struct Closing {
-    paths: Vec<PathBuf>,
+    pub(in super::super) paths: Vec<PathBuf>,
     pub(in super::super) dir: PathBuf,
-}
-
-impl Closing {
-    pub(in super::super) fn open(&self) -> Result<Vec<Arc<File>>> {
-        let open = |path: &PathBuf| match File::open(path) {
-            Ok(file) => Some(Ok(Arc::new(file))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => Some(Err(Error::io("open", path)(error))),
-        };
-        self.paths.iter().filter_map(open).collect()
-    }
 }

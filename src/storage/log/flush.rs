@@ -1,7 +1,7 @@
 //! What is on disk, and what has to be synced before more may count as that.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -62,6 +62,8 @@ impl FlushState {
 pub(in super::super) struct Dirty {
     pub(in super::super) log: Arc<PartitionLog>,
     pub(in super::super) files: Vec<Arc<File>>,
+    /// Files that are not open.
+    pub(in super::super) paths: Vec<PathBuf>,
     pub(in super::super) dirs: Vec<PathBuf>,
     end_offset: Offset,
     generation: u64,
@@ -77,6 +79,11 @@ impl PartitionLog {
         }
     }
 
+    /// Whether its directory was made since the last flush.
+    pub(in super::super) fn is_new_on_disk(&self) -> bool {
+        self.flush.lock().is_new
+    }
+
     /// Takes what has to be synced so that everything before the present end offset is on disk.
     pub(in super::super) fn begin_flush(self: &Arc<Self>) -> Result<Dirty> {
         // From here on an append asks for another round.
@@ -88,10 +95,9 @@ impl PartitionLog {
         for segment in flush.unsynced.iter().chain(segments.last()) {
             files.push(segment.file()?);
         }
-        let mut dirs = Vec::new();
+        let (mut paths, mut dirs) = (Vec::new(), Vec::new());
         if flush.is_new {
-            let metadata = self.path.join(PARTITION_METADATA);
-            files.push(Arc::new(File::open(&metadata).map_err(Error::io("open", &metadata))?));
+            paths.push(self.path.join(PARTITION_METADATA));
             dirs.push(self.dir.path.clone());
         }
         if flush.names_changed && !segments.is_empty() {
@@ -100,7 +106,7 @@ impl PartitionLog {
         flush.unsynced.clear();
         (flush.is_new, flush.names_changed) = (false, false);
         let generation = flush.generation;
-        Ok(Dirty { log: Arc::clone(self), files, dirs, end_offset, generation })
+        Ok(Dirty { log: Arc::clone(self), files, paths, dirs, end_offset, generation })
     }
 
     /// Everything in `dirty` was synced. True when the durable end moved.
@@ -130,15 +136,15 @@ impl PartitionLog {
         let mut recovery_point = 0;
         for segment in &sealed {
             segment.file()?.sync_data().map_err(Error::io("sync", segment.path()))?;
-            sync_if_exists(segment.index_path())?;
-            sync_if_exists(segment.time_index_path())?;
+            sync_if_exists(&segment.index_path())?;
+            sync_if_exists(&segment.time_index_path())?;
             recovery_point = segment.next_offset();
-            sync_if_exists(self.snapshot_path(recovery_point))?;
+            sync_if_exists(&self.snapshot_path(recovery_point))?;
         }
         if sealed.is_empty() {
             return Ok(false);
         }
-        sync_if_exists(self.path.join(EPOCHS))?;
+        sync_if_exists(&self.path.join(EPOCHS))?;
         sync_dir(&self.path)?;
         let mut flush = self.flush.lock();
         let counts = flush.generation == generation && recovery_point > flush.recovery_point;
@@ -178,10 +184,10 @@ impl PartitionLog {
 }
 
 /// The file may be gone, when the log was cut off or deleted meanwhile.
-fn sync_if_exists(path: PathBuf) -> Result<()> {
-    match File::open(&path).and_then(|file| file.sync_data()) {
+pub(in super::super) fn sync_if_exists(path: &Path) -> Result<()> {
+    match File::open(path).and_then(|file| file.sync_data()) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io("sync", &path)(error))
+            Err(Error::io("sync", path)(error))
         }
         _ => Ok(()),
     }

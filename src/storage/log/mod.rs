@@ -21,7 +21,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 pub use append::{Appended, LeaderAppend};
-pub(super) use flush::Dirty;
+pub(super) use flush::{Dirty, sync_if_exists};
 pub(super) use open::{FoundLog, open_log};
 pub use read::TimestampedOffset;
 
@@ -158,7 +158,7 @@ impl PartitionLog {
     pub fn latest_epoch(&self) -> LeaderEpoch {
         self.epochs.lock().latest()
     }
-    /// Says that `epoch` starts at `start`, even without a record yet. Touches no file: the next append writes it down.
+    /// Says that `epoch` starts at `start`, even without a record yet. Touches no file.
     pub fn assign_epoch(&self, epoch: LeaderEpoch, start: Offset) {
         self.epochs.lock().assign(epoch, start);
     }
@@ -217,8 +217,8 @@ impl PartitionLog {
         Ok(self.dir.check_online()?)
     }
 
-    /// Brings `leader-epoch-checkpoint` up to date. It is not synced here: a segment that is sealed syncs it, and what
-    /// is newer than that is read from the batches after a crash.
+    /// Brings `leader-epoch-checkpoint` up to date, when a segment ends and when the log is cut off or closed. What is
+    /// newer than that is in the active segment, and is read from its batches after a crash.
     fn write_epochs_if_changed(&self) -> Result<()> {
         if !self.is_on_disk() {
             return Ok(());
@@ -258,7 +258,7 @@ impl PartitionLog {
             && !self.warm.swap(true, Ordering::AcqRel)
             && let Some(me) = self.me.upgrade()
         {
-            self.dir.chores.add(|chores| chores.warm.push(me));
+            self.dir.chores.add_when_first(|chores| &mut chores.warm, me);
         }
     }
 
@@ -268,8 +268,9 @@ impl PartitionLog {
         self.warm.store(false, Ordering::Release);
         let waits_for_sync = self.durable_end_offset() < self.end_offset();
         let segments = self.segments.load_full();
-        let is_cold = !waits_for_sync
-            && segments.iter().fold(true, |all_cold, segment| segment.cool() && all_cold);
+        // Each of them is asked, also after one that is in use.
+        let in_use = segments.iter().filter(|segment| waits_for_sync || !segment.cool()).count();
+        let is_cold = in_use == 0;
         is_cold || self.warm.swap(true, Ordering::AcqRel)
     }
 }

@@ -88,7 +88,6 @@ pub(in super::super) fn open_log(
     }
     log.reload_producers(&mut writer, end)?;
     drop(writer);
-    log.write_epochs_if_changed()?;
     // Thousands of partitions may be opened; the files stay closed until somebody needs them.
     for segment in log.segments.load().iter() {
         segment.close();

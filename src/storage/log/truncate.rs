@@ -26,7 +26,6 @@ impl PartitionLog {
         if offset >= end_offset {
             // An epoch without a record yet may still be one that never was.
             self.epochs.lock().truncate_from_end(end_offset);
-            self.write_epochs_if_changed()?;
             return Ok(end_offset);
         }
         let segments = self.segments.load_full();
@@ -131,7 +130,6 @@ impl PartitionLog {
         let dropped = next_bases.take_while(|&next_base| next_base <= start).count();
         self.segments.store(Arc::new(segments[dropped..].to_vec()));
         self.epochs.lock().truncate_from_start(start);
-        self.write_epochs_if_changed()?;
         self.dir.chores.add(|chores| chores.log_starts = true);
         for segment in &segments[..dropped] {
             self.doom_segment(segment).map_err(|error| self.dir.fail(error))?;
