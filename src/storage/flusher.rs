@@ -6,7 +6,8 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::checkpoint::sync_dir;
 use super::config::OnOffline;
@@ -17,8 +18,6 @@ use crate::types::time::now;
 
 /// With more files and directories than this, one sync of the file system is cheaper.
 const SINGLE_SYNCS_MAX: usize = 8;
-/// So many new partitions in one round are a sign of more to come.
-const NEW_AT_ONCE: usize = 2;
 const GATHERING_PAUSE: Duration = Duration::from_millis(15);
 const GATHERING_MAX: Duration = Duration::from_millis(150);
 /// Until the next attempt when a file cannot be opened.
@@ -27,8 +26,9 @@ const RETRY_WAIT: Duration = Duration::from_millis(50);
 /// Runs until the queue says `stopping`.
 pub(super) fn run(dir: &LogDir, on_durable: &OnDurable, on_offline: &OnOffline) {
     let mut is_reported = false;
+    let mut gathering = Gathering::default();
     loop {
-        let dirty = {
+        let mut dirty = {
             let mut queue = dir.flush.work.lock();
             while queue.dirty.is_empty()
                 && !queue.stopping
@@ -48,28 +48,37 @@ pub(super) fn run(dir: &LogDir, on_durable: &OnDurable, on_offline: &OnOffline) 
             }
             continue;
         }
-        let dirty = gather_new(dir, dirty);
+        gathering.add_new(dir, &mut dirty);
         flush(dir, &dirty, on_durable);
     }
 }
 
-/// When many partitions get their first records, as after the creation of a large topic, waits until there are no more.
-/// Each round commits the file system's journal, and while that goes on, nobody makes a directory.
-fn gather_new(dir: &LogDir, mut dirty: Vec<Arc<PartitionLog>>) -> Vec<Arc<PartitionLog>> {
-    let started = now();
-    let mut added = dirty.iter().filter(|log| log.is_new_on_disk()).count();
-    while added > NEW_AT_ONCE && started.elapsed() < GATHERING_MAX {
-        let mut queue = dir.flush.work.lock();
-        dir.flush.wake.wait_for(&mut queue, GATHERING_PAUSE);
-        if queue.stopping {
-            break;
+/// When one partition after the other gets its first records, as after the creation of a large topic, waits for more
+/// of them: each round commits the file system's journal, and while that goes on, nobody makes a directory.
+#[derive(Default)]
+struct Gathering {
+    last_new: Option<Instant>,
+}
+
+impl Gathering {
+    fn add_new(&mut self, dir: &LogDir, dirty: &mut Vec<Arc<PartitionLog>>) {
+        let started = now();
+        let mut added = count_new(dirty);
+        let is_more = self.last_new.is_some_and(|last| last.elapsed() < 2 * GATHERING_MAX);
+        while added > 0 && (is_more || added > 1) && started.elapsed() < GATHERING_MAX {
+            thread::sleep(GATHERING_PAUSE);
+            let more = std::mem::take(&mut dir.flush.work.lock().dirty);
+            added = count_new(&more);
+            dirty.extend(more);
         }
-        let more = std::mem::take(&mut queue.dirty);
-        drop(queue);
-        added = more.iter().filter(|log| log.is_new_on_disk()).count();
-        dirty.extend(more);
+        if count_new(dirty) > 0 {
+            self.last_new = Some(now());
+        }
     }
-    dirty
+}
+
+fn count_new(logs: &[Arc<PartitionLog>]) -> usize {
+    logs.iter().filter(|log| log.is_new_on_disk()).count()
 }
 
 fn flush(dir: &LogDir, logs: &[Arc<PartitionLog>], on_durable: &OnDurable) {
