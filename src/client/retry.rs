@@ -80,16 +80,20 @@ pub(super) fn is_retriable(code: ErrorCode) -> bool {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn pauses_grow_and_end_at_the_deadline() {
-        let start = Instant::now();
-        let mut retry = Retry::until(start + Duration::from_millis(500));
-        let mut attempts = 0;
-        while retry.pause().await {
-            attempts += 1;
+    #[test]
+    fn pauses_grow_to_their_bound() {
+        let (mut backoff, mut whole) = (Backoff::START, PAUSE_FIRST);
+        for _ in 0..20 {
+            let pause = backoff.next_pause();
+            assert!(whole / 2 <= pause && pause <= whole, "{pause:?} of {whole:?}");
+            whole = (whole * 2).min(PAUSE_MAX);
         }
-        let elapsed = start.elapsed();
-        assert!(elapsed < Duration::from_millis(500) && elapsed > Duration::from_millis(250));
-        assert!((4..=25).contains(&attempts), "{attempts}");
+        assert_eq!(whole, PAUSE_MAX);
+    }
+
+    #[tokio::test]
+    async fn no_attempt_is_made_after_the_deadline() {
+        assert!(Retry::until(Instant::now() + Duration::from_secs(3600)).pause().await);
+        assert!(!Retry::until(Instant::now()).pause().await);
     }
 }
