@@ -231,6 +231,9 @@ pub(crate) struct Cluster {
     pub(crate) witness: Arc<Witness>,
 }
 
+/// What a node said when it might not go on.
+type Faults = Arc<Mutex<Vec<String>>>;
+
 impl Cluster {
     /// Of this many initial voters, none of them started.
     pub(crate) fn of(voters: i32) -> Self {
@@ -272,26 +275,35 @@ impl Cluster {
         self.try_open(node).await.expect("a sound directory");
     }
 
-    pub(crate) async fn try_open(&mut self, node: i32) -> Result<(), Error> {
+    async fn open_once(&self, node: i32) -> Result<(Quorum, Arc<Identity>, Faults), Error> {
         let path = self.directory.path().join(node.to_string());
-        // What an earlier life of the node left behind in this process goes away soon, with its lock.
-        let directory =
-            eventually("the lock is free", async || {
-                match MetaDirectory::open_or_format(&path, NodeId(node)) {
-                    Err(directory::Error::Locked { .. }) => None,
-                    other => Some(other),
-                }
-            })
-            .await?;
+        let directory = MetaDirectory::open_or_format(&path, NodeId(node))?;
         let identity = Arc::new(Identity::new(NodeId(node), directory.directory_id(), None));
         let wire = Wire { from: identity.clone(), network: self.network.clone() };
-        let faults = Arc::new(Mutex::new(Vec::new()));
+        let faults = Faults::default();
         let mut config = QuorumConfig::new(directory, address(node));
         config.snapshot_entries = self.snapshot_entries;
         let told = faults.clone();
         config.fault = Fault::new(move |reason| told.lock().push(reason.to_owned()));
         let transport = Transport::Router(Arc::new(wire));
         let quorum = Quorum::open_on(config, identity.clone(), transport).await?;
+        Ok((quorum, identity, faults))
+    }
+
+    pub(crate) async fn try_open(&mut self, node: i32) -> Result<(), Error> {
+        // What an earlier life of the node left behind in this process goes away soon, with its locks: the directory's,
+        // and the store's own.
+        let (quorum, identity, faults) =
+            eventually("the locks are free", async || match self.open_once(node).await {
+                Err(Error::Directory(directory::Error::Locked { .. })) => None,
+                Err(Error::Directory(directory::Error::Damaged { reason, .. }))
+                    if reason.contains("could not acquire lock") =>
+                {
+                    None
+                }
+                other => Some(other),
+            })
+            .await?;
         self.witness.watch(NodeId(node), quorum.images());
         let reachable = Reachable { quorum: quorum.clone(), identity: identity.clone() };
         self.network.nodes.lock().insert(address(node), reachable);
