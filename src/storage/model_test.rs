@@ -290,8 +290,10 @@ fn run(steps: Vec<Step>, durability: Durability) {
                     // A start reaches the disk lazily; after a crash it may be an earlier one.
                     let start = log.start_offset();
                     assert!(!is_clean || start == model.start);
-                    if model.batches.is_empty() {
-                        (model.start, model.end) = (start, log.end_offset());
+                    if start == log.end_offset() && model.readable(start).next().is_none() {
+                        // Nothing is left to read: the end is where the start is, or was.
+                        model.batches.clear();
+                        (model.start, model.end) = (start, start);
                     }
                     let first_base = model.batches.first().map(|b| parsed(b).header.base_offset);
                     if first_base.is_none_or(|first_base| first_base <= start) {
