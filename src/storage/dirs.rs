@@ -142,7 +142,7 @@ impl LogDirs {
             let delay_ms = log.config().file_delete_delay_ms.max(0).cast_unsigned();
             let due = now() + Duration::from_millis(delay_ms);
             dir.chores.add(|chores| {
-                chores.doomed.push((due, target));
+                chores.doom(due, [target]);
                 chores.recovery_points = true;
                 chores.high_watermarks = true;
                 chores.log_starts = true;

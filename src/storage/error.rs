@@ -86,6 +86,8 @@ impl AppendError {
 pub enum ReadError {
     #[error("offset {requested} is outside of {start}..={end}")]
     OutOfRange { requested: Offset, start: Offset, end: Offset },
+    #[error("the log is closed")]
+    Closed,
     /// What lies on the disk is not what was written there.
     #[error(transparent)]
     Corrupt(#[from] record::Refusal),
@@ -97,6 +99,7 @@ impl ReadError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+            Self::Closed => ErrorCode::NotLeaderOrFollower,
             Self::Corrupt(_) => ErrorCode::CorruptMessage,
             Self::Storage(_) => ErrorCode::KafkaStorageError,
         }

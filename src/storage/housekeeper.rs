@@ -61,11 +61,10 @@ pub(super) fn run(dir: &LogDir) {
 
 fn next_deadline(chores: &Chores, due: &Timetable) -> Option<Instant> {
     let checkpoints = chores.recovery_points || chores.high_watermarks || chores.log_starts;
-    let removal = chores.doomed.iter().map(|(deadline, _)| *deadline).min();
     [
         checkpoints.then_some(due.checkpoints),
         (!chores.warm.is_empty()).then_some(due.cooling),
-        removal.map(|deadline| deadline.max(due.removals)),
+        chores.next_removal().map(|deadline| deadline.max(due.removals)),
     ]
     .into_iter()
     .flatten()
@@ -131,14 +130,9 @@ fn remove_doomed(dir: &LogDir, due: &mut Timetable) {
     due.removals = now() + REMOVAL_PAUSE;
     let doomed: Vec<_> = {
         let mut chores = dir.chores.work.lock();
-        let is_due = |deadline: &Instant| *deadline <= now();
-        let (mut gone, mut left): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut chores.doomed).into_iter().partition(|(at, _)| is_due(at));
-        left.extend(gone.split_off(gone.len().min(REMOVALS_AT_ONCE)));
-        chores.doomed = left;
-        gone
+        std::iter::from_fn(|| chores.take_doomed(now())).take(REMOVALS_AT_ONCE).collect()
     };
-    for (_, path) in doomed {
+    for path in doomed {
         if let Err(error) = remove(&path) {
             // It is tried again at the next start; nothing depends on it.
             tracing::warn!(%error, "cannot remove what was deleted");

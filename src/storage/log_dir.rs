@@ -6,7 +6,8 @@
 //! ```
 //! Both threads sleep without a timeout when there is nothing to do.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -81,11 +82,28 @@ pub(super) struct Chores {
     /// Logs with open files.
     pub(super) warm: Vec<Arc<PartitionLog>>,
     /// Renamed directories and files, and when they go.
-    pub(super) doomed: Vec<(Instant, PathBuf)>,
+    doomed: BinaryHeap<Reverse<(Instant, PathBuf)>>,
     pub(super) recovery_points: bool,
     pub(super) high_watermarks: bool,
     pub(super) log_starts: bool,
     pub(super) stopping: bool,
+}
+
+impl Chores {
+    /// Unlinks what was renamed to `paths` when it is `due`.
+    pub(super) fn doom(&mut self, due: Instant, paths: impl IntoIterator<Item = PathBuf>) {
+        self.doomed.extend(paths.into_iter().map(|path| Reverse((due, path))));
+    }
+
+    pub(super) fn next_removal(&self) -> Option<Instant> {
+        self.doomed.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// What is due at `now`, if anything.
+    pub(super) fn take_doomed(&mut self, now: Instant) -> Option<PathBuf> {
+        self.next_removal().filter(|due| *due <= now)?;
+        self.doomed.pop().map(|Reverse((_, path))| path)
+    }
 }
 
 impl LogDir {

@@ -30,6 +30,8 @@ mod model_test;
 #[cfg(test)]
 mod recovery_test;
 #[cfg(test)]
+mod retention_test;
+#[cfg(test)]
 mod test_support;
 
 pub use config::{OnOffline, StorageConfig};

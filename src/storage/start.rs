@@ -79,7 +79,7 @@ fn list_partitions(dir: &LogDir, is_trusted: bool) -> Result<Vec<FoundLog>> {
             continue;
         }
         if file_name.ends_with("-delete") || file_name.ends_with("-stray") {
-            dir.chores.work.lock().doomed.push((now(), path));
+            dir.chores.work.lock().doom(now(), [path]);
             continue;
         }
         let Some(name) = parse_name(file_name) else {

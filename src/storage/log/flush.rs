@@ -50,6 +50,13 @@ impl FlushState {
         self.sealed.retain(|segment| segment.base_offset < end_offset);
     }
 
+    /// They need no sync any more.
+    pub(super) fn on_discarded(&mut self, segments: &[Arc<Segment>]) {
+        let is_left = |it: &Arc<Segment>| !segments.iter().any(|gone| Arc::ptr_eq(gone, it));
+        self.unsynced.retain(is_left);
+        self.sealed.retain(is_left);
+    }
+
     /// The state of a log that was just opened.
     pub(super) fn on_opened(&mut self, recovery_point: Offset, written: Offset, recovered: bool) {
         self.recovery_point = recovery_point;
@@ -135,7 +142,12 @@ impl PartitionLog {
         };
         let mut recovery_point = 0;
         for segment in &sealed {
-            segment.file()?.sync_data().map_err(Error::io("sync", segment.path()))?;
+            match segment.file() {
+                Ok(file) => file.sync_data().map_err(Error::io("sync", segment.path()))?,
+                // It was taken out of the log.
+                Err(error) if error.is_not_found() && !self.holds(segment) => continue,
+                Err(error) => return Err(error),
+            }
             sync_if_exists(&segment.index_path())?;
             sync_if_exists(&segment.time_index_path())?;
             recovery_point = segment.next_offset();

@@ -8,6 +8,7 @@
 
 mod append;
 mod close;
+mod discard;
 mod flush;
 mod open;
 mod read;
@@ -189,6 +190,12 @@ impl PartitionLog {
     /// Bytes of all segments.
     pub fn size(&self) -> u64 {
         self.segments.load().iter().map(|segment| segment.size()).sum()
+    }
+
+    /// Base offsets of its segments.
+    #[cfg(test)]
+    pub(super) fn segment_bases(&self) -> Vec<Offset> {
+        self.segments.load().iter().map(|segment| segment.base_offset).collect()
     }
 
     /// Where its directory is, or will be.

@@ -26,25 +26,26 @@ impl PartitionLog {
         size_max: usize,
         at_least_one: bool,
     ) -> Result<Slice, ReadError> {
-        let (start, end) = (self.start_offset(), self.end_offset());
-        if !(start..=end).contains(&from) {
-            return Err(ReadError::OutOfRange { requested: from, start, end });
-        }
-        let upper = upper.min(end);
-        if from >= upper {
-            return Ok(Slice::empty(from));
-        }
-        self.keep_warm();
-        let wanted = Wanted { from, upper, size_max, at_least_one };
-        let segments = self.segments.load();
-        let first = segments.partition_point(|segment| segment.base_offset <= from);
-        for segment in &segments[first.saturating_sub(1)..] {
-            // Compaction may leave a gap at the end of a segment: then the next one goes on.
-            if let Some(slice) = segment.slice(&wanted)? {
-                return Ok(slice);
+        self.with_segments(|segments| {
+            let (start, end) = (self.start_offset(), self.end_offset());
+            if !(start..=end).contains(&from) {
+                return Err(ReadError::OutOfRange { requested: from, start, end });
             }
-        }
-        Ok(Slice::empty(from))
+            let upper = upper.min(end);
+            if from >= upper {
+                return Ok(Slice::empty(from));
+            }
+            self.keep_warm();
+            let wanted = Wanted { from, upper, size_max, at_least_one };
+            let first = segments.partition_point(|segment| segment.base_offset <= from);
+            for segment in &segments[first.saturating_sub(1)..] {
+                // Compaction may leave a gap at the end of a segment: then the next one goes on.
+                if let Some(slice) = segment.slice(&wanted)? {
+                    return Ok(slice);
+                }
+            }
+            Ok(Slice::empty(from))
+        })
     }
 
     /// The first record at or after `timestamp_ms`, if it is below `upper`.
@@ -53,20 +54,22 @@ impl PartitionLog {
         timestamp_ms: TimestampMs,
         upper: Offset,
     ) -> Result<Option<TimestampedOffset>, ReadError> {
-        let upper = upper.min(self.end_offset());
-        let mut from = self.start_offset();
-        self.keep_warm();
-        for segment in self.segments.load().iter() {
-            while let Some(slice) = segment.find_batch_by_time(timestamp_ms, from)? {
-                let found = first_record(&slice, from, |found| found >= timestamp_ms)?;
-                if let Some(found) = found {
-                    return Ok(Some(found).filter(|found| found.offset < upper));
+        self.with_segments(|segments| {
+            let upper = upper.min(self.end_offset());
+            let mut from = self.start_offset();
+            self.keep_warm();
+            for segment in segments {
+                while let Some(slice) = segment.find_batch_by_time(timestamp_ms, from)? {
+                    let found = first_record(&slice, from, |found| found >= timestamp_ms)?;
+                    if let Some(found) = found {
+                        return Ok(Some(found).filter(|found| found.offset < upper));
+                    }
+                    // Only records below the log start were late enough, or the header promised too much.
+                    from = slice.next_offset;
                 }
-                // Only records below the log start were late enough, or the header promised too much.
-                from = slice.next_offset;
             }
-        }
-        Ok(None)
+            Ok(None)
+        })
     }
 
     /// The first record that has the largest timestamp below `upper`.
@@ -81,17 +84,17 @@ impl PartitionLog {
             best = newest_record(&divided, start)?;
             from = divided.next_offset;
         }
-        let mut newest: Option<(TimestampMs, Slice)> = None;
-        for segment in self.segments.load().iter() {
-            if segment.base_offset >= upper {
-                break;
+        let newest = self.with_segments(|segments| {
+            let mut newest: Option<(TimestampMs, Slice)> = None;
+            for segment in segments.iter().take_while(|segment| segment.base_offset < upper) {
+                if let Some(candidate) = segment.find_newest_batch(from, upper)?
+                    && newest.as_ref().is_none_or(|newest| candidate.0 > newest.0)
+                {
+                    newest = Some(candidate);
+                }
             }
-            if let Some(candidate) = segment.find_newest_batch(from, upper)?
-                && newest.as_ref().is_none_or(|newest| candidate.0 > newest.0)
-            {
-                newest = Some(candidate);
-            }
-        }
+            Ok(newest)
+        })?;
         if let Some((max_ms, slice)) = newest
             && best.is_none_or(|best: TimestampedOffset| max_ms > best.timestamp_ms)
         {

@@ -6,7 +6,6 @@
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::super::checkpoint::remove_if_exists;
 use super::super::scan::Scanner;
@@ -14,7 +13,7 @@ use super::super::segment::Segment;
 use super::super::{AppendError, Error, ReadError, Result};
 use super::{PartitionLog, Producers, Writer};
 use crate::types::Offset;
-use crate::types::time::{now, wall_ms};
+use crate::types::time::wall_ms;
 
 impl PartitionLog {
     /// Drops everything from `offset` on. Returns the new end offset, which is lower when `offset` is inside a batch,
@@ -131,27 +130,7 @@ impl PartitionLog {
         self.segments.store(Arc::new(segments[dropped..].to_vec()));
         self.epochs.lock().truncate_from_start(start);
         self.dir.chores.add(|chores| chores.log_starts = true);
-        for segment in &segments[..dropped] {
-            self.doom_segment(segment).map_err(|error| self.dir.fail(error))?;
-        }
-        Ok(())
-    }
-
-    /// Renames the files of a segment; readers that have them open may finish.
-    fn doom_segment(&self, segment: &Segment) -> Result<()> {
-        let delay =
-            Duration::from_millis(self.config.load().file_delete_delay_ms.max(0).cast_unsigned());
-        let due = now() + delay;
-        for path in [segment.path().to_path_buf(), segment.index_path(), segment.time_index_path()]
-        {
-            let doomed = path.with_added_extension("deleted");
-            match fs::rename(&path, &doomed) {
-                Ok(()) => self.dir.chores.add(|chores| chores.doomed.push((due, doomed))),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(Error::io("rename", &path)(error)),
-            }
-        }
-        Ok(())
+        Ok(self.discard(&segments[..dropped])?)
     }
 
     /// Removes the producer snapshots above `offset`: they tell of batches that are gone.
@@ -205,9 +184,7 @@ impl PartitionLog {
 }
 
 pub(super) fn remove_segment(segment: &Segment) -> Result<()> {
-    remove_if_exists(&segment.index_path())?;
-    remove_if_exists(&segment.time_index_path())?;
-    remove_if_exists(segment.path())
+    segment.paths().iter().rev().try_for_each(|path| remove_if_exists(path))
 }
 
 pub(super) fn into_error(error: ReadError, segment: &Segment) -> Error {

@@ -135,6 +135,13 @@ impl Segment {
         self.path.with_extension("timeindex")
     }
 
+    /// Of all files that a segment may have.
+    pub(super) fn paths(&self) -> [PathBuf; 4] {
+        let indexes = ["index", "timeindex", "txnindex"].map(|it| self.path.with_extension(it));
+        let [offsets, times, transactions] = indexes;
+        [self.path.clone(), offsets, times, transactions]
+    }
+
     /// The `.log` file, opened if it is not.
     pub(super) fn file(&self) -> Result<Arc<File>> {
         if !self.used.load(Ordering::Relaxed) {
