@@ -13,7 +13,7 @@ mod value;
 
 pub use defs::{ConfigDef, ConfigKind, cluster_def, topic_def, topic_defs};
 pub use describe::{ConfigSource, ConfigSynonym, DescribedConfig};
-pub use topic::{Durability, MinIsr, TimestampType, TopicConfig};
+pub use topic::{CleanupPolicy, Durability, MinIsr, TimestampType, TopicConfig};
 pub use value::{InvalidConfig, validate_cluster, validate_topic};
 
 pub(crate) use value::list_items;

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use imbl::OrdMap;
 
 use super::defs::topic_defs;
+use super::value::list_items;
 use crate::metadata::MetadataImage;
 use crate::types::{ConfigResource, TimestampMs};
 
@@ -23,6 +24,15 @@ pub enum Durability {
 pub enum TimestampType {
     CreateTime,
     LogAppendTime,
+}
+
+/// What happens to old segments; both may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CleanupPolicy {
+    /// Only the last record of each key stays.
+    pub compact: bool,
+    /// They go by age and size.
+    pub delete: bool,
 }
 
 /// `min.insync.replicas` of a topic; `None` where nobody set it.
@@ -54,6 +64,12 @@ pub struct TopicConfig {
     pub message_timestamp_before_max_ms: TimestampMs,
     pub message_timestamp_after_max_ms: TimestampMs,
     pub file_delete_delay_ms: TimestampMs,
+    pub cleanup_policy: CleanupPolicy,
+    pub delete_retention_ms: TimestampMs,
+    pub min_compaction_lag_ms: TimestampMs,
+    pub max_compaction_lag_ms: TimestampMs,
+    /// `min.cleanable.dirty.ratio`, in millionths.
+    pub min_cleanable_dirty_ppm: u32,
     /// Read it through [`TopicConfig::min_isr`].
     pub min_insync_replicas: Option<u32>,
     /// `None`: the broker's.
@@ -72,6 +88,11 @@ impl Default for TopicConfig {
             message_timestamp_before_max_ms: TimestampMs::MAX,
             message_timestamp_after_max_ms: 3_600_000,
             file_delete_delay_ms: 60_000,
+            cleanup_policy: CleanupPolicy { compact: false, delete: true },
+            delete_retention_ms: 24 * 3_600_000,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: TimestampMs::MAX,
+            min_cleanable_dirty_ppm: 500_000,
             min_insync_replicas: None,
             durability: None,
         }
@@ -107,6 +128,17 @@ impl TopicConfig {
             "message.timestamp.after.max.ms" => {
                 assign(&mut self.message_timestamp_after_max_ms, value);
             }
+            "cleanup.policy" => {
+                let has = |policy| list_items(value).any(|item| item == policy);
+                self.cleanup_policy =
+                    CleanupPolicy { compact: has("compact"), delete: has("delete") };
+            }
+            "delete.retention.ms" => assign(&mut self.delete_retention_ms, value),
+            "min.compaction.lag.ms" => assign(&mut self.min_compaction_lag_ms, value),
+            "max.compaction.lag.ms" => assign(&mut self.max_compaction_lag_ms, value),
+            "min.cleanable.dirty.ratio" => {
+                self.min_cleanable_dirty_ppm = parse_ratio(value).unwrap_or_default();
+            }
             "min.insync.replicas" => self.min_insync_replicas = value.parse().ok(),
             "log.durability" => self.durability = Durability::from_str(value).ok(),
             _ => {}
@@ -118,6 +150,14 @@ fn assign<T: FromStr>(field: &mut T, value: &str) {
     if let Ok(value) = value.parse() {
         *field = value;
     }
+}
+
+/// A number from 0 to 1, in canonical spelling, in millionths.
+fn parse_ratio(value: &str) -> Option<u32> {
+    const MILLION: u32 = 1_000_000;
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
+    let fraction: String = fraction.chars().chain("000000".chars()).take(6).collect();
+    Some(whole.parse::<u32>().ok()?.checked_mul(MILLION)? + fraction.parse::<u32>().ok()?)
 }
 
 impl Durability {
@@ -249,6 +289,19 @@ mod tests {
         let implemented = topic_defs().iter().filter(|def| def.implemented).count();
         assert_eq!(implemented, other_values.len());
         assert!(topic_def("log.durability").is_some());
+    }
+
+    #[test]
+    fn compaction_is_typed() {
+        let mut config = TopicConfig::default();
+        config.set("cleanup.policy", "delete,compact");
+        assert_eq!(config.cleanup_policy, CleanupPolicy { compact: true, delete: true });
+        config.set("cleanup.policy", "compact");
+        assert_eq!(config.cleanup_policy, CleanupPolicy { compact: true, delete: false });
+        for (ratio, ppm) in [("0", 0), ("1", 1_000_000), ("0.25", 250_000), ("0.00000051", 0)] {
+            config.set("min.cleanable.dirty.ratio", ratio);
+            assert_eq!(config.min_cleanable_dirty_ppm, ppm, "{ratio}");
+        }
     }
 
     #[test]
