@@ -10,6 +10,8 @@
 //!
 //! Invariant: the only place that knows every part. Parts get what they need as arguments.
 
+mod control_thread;
+
 use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
@@ -18,6 +20,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tracing::info;
+
+use control_thread::ControlThread;
 
 use crate::admin::{self, AdminApi};
 use crate::broker::{Broker, BrokerConfig};
@@ -51,7 +55,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Node {
     /// Dropped without waiting: what must be finished is finished in [`Node::shut_down`].
-    control: Option<Runtime>,
+    control: Option<ControlThread>,
     data: Option<Runtime>,
     parts: Arc<Parts>,
     stop: watch::Sender<bool>,
@@ -109,12 +113,12 @@ impl Node {
             admin = %endpoints.admin,
             "starting"
         );
-        let control = runtime("control", 1)?;
-        let data = runtime("data", std::thread::available_parallelism().map_or(2, Into::into))?;
+        let control = ControlThread::start()?;
+        let data = data_runtime()?;
         let (stop, stopped) = watch::channel(false);
         let server_metrics = server::Metrics::default();
         let quorum_config = quorum_config(&config, directory, &endpoints);
-        let (parts, broker) = control.block_on(async {
+        let (parts, broker) = control.handle().block_on(async {
             let peers = Peers::new(identity.clone(), Limits::DEFAULT);
             let quorum = Quorum::open(quorum_config, identity.clone(), peers.clone()).await?;
             let parts = Arc::new(Parts { quorum: quorum.clone(), broker: OnceLock::new() });
@@ -180,7 +184,7 @@ impl Node {
     pub fn shut_down(mut self) {
         let (control, data) = (self.control.take(), self.data.take());
         if let Some(control) = &control {
-            control.block_on(async {
+            control.handle().block_on(async {
                 if let Some(broker) = self.parts.broker.get() {
                     broker.shut_down().await;
                 }
@@ -188,8 +192,11 @@ impl Node {
                 self.parts.quorum.shut_down().await;
             });
         }
-        for runtime in [data, control].into_iter().flatten() {
-            runtime.shutdown_timeout(RUNTIME_STOP_MAX);
+        if let Some(data) = data {
+            data.shutdown_timeout(RUNTIME_STOP_MAX);
+        }
+        if let Some(control) = control {
+            control.stop(RUNTIME_STOP_MAX);
         }
     }
 }
@@ -203,14 +210,16 @@ impl Drop for Node {
         if let Some(broker) = self.parts.broker.get() {
             broker.abandon();
         }
-        for runtime in [self.data.take(), self.control.take()].into_iter().flatten() {
-            runtime.shutdown_background();
+        if let Some(data) = self.data.take() {
+            data.shutdown_background();
         }
+        drop(self.control.take());
     }
 }
 
-fn runtime(name: &'static str, threads: usize) -> io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(threads).thread_name(name).enable_all().build()
+fn data_runtime() -> io::Result<Runtime> {
+    let threads = std::thread::available_parallelism().map_or(2, Into::into);
+    Builder::new_multi_thread().worker_threads(threads).thread_name("data").enable_all().build()
 }
 
 /// Bound before anything else, so that a port in use is reported before anything is touched.

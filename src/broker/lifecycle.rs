@@ -277,10 +277,11 @@ impl Lifecycle {
                 warn!(last_answer = ?heard, "stopping without the controller's consent");
                 return Ended::Stopped;
             }
-            let interval = if self.signals.is_stopping() {
-                STOPPING_INTERVAL
+            let next = if self.signals.is_stopping() {
+                now + STOPPING_INTERVAL
             } else {
-                self.heartbeat_interval
+                // The answer came a moment after a grain.
+                time::round_up_to_grain(now + self.heartbeat_interval - time::GRAIN / 2)
             };
             tokio::select! {
                 () = &mut caught_up, if !is_caught_up => {
@@ -288,7 +289,7 @@ impl Lifecycle {
                     self.signals.set_phase(Phase::Fenced);
                 }
                 () = self.signals.heartbeat.notified() => {}
-                () = tokio::time::sleep(interval) => {}
+                () = tokio::time::sleep_until(next.into()) => {}
             }
         }
     }

@@ -40,7 +40,7 @@ use crate::types::{IncarnationId, NodeId, random, time};
 const TURN_RECORDS_MAX: usize = 20_000;
 /// Requests that may wait for a turn.
 pub(super) const QUEUE_MAX: usize = 4096;
-const TICK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(60);
 
 /// Why a request got no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,8 +148,9 @@ impl ControllerLoop {
 
     /// Runs until Raft stops or nobody can send events any more.
     pub(super) async fn run(mut self, mut events: mpsc::Receiver<Event>) {
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let first_tick = time::round_up_to_grain(time::now());
+        let mut ticks = tokio::time::interval_at(first_tick.into(), TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         self.on_server_state();
         loop {
             let is_active = matches!(self.role, Role::Active { .. });

@@ -24,6 +24,7 @@ mod propose;
 #[doc(hidden)]
 pub mod raft;
 mod route;
+mod runtime;
 #[doc(hidden)]
 pub mod snapshot_store;
 #[doc(hidden)]

@@ -21,6 +21,7 @@ openraft::declare_raft_types!(
         Term = u64,
         LeaderId = leader_id_std::LeaderId<u64, RaftNodeId>,
         Vote = RaftVote<leader_id_std::LeaderId<u64, RaftNodeId>>,
+        AsyncRuntime = super::runtime::CoarseRuntime,
 );
 
 pub type Raft = openraft::Raft<TypeConfig, StateMachine>;
