@@ -1,68 +1,13 @@
-//! Small files: written whole to a temporary name and renamed, so that a reader sees the old or the new one.
-//!
-//! The text checkpoints are Kafka's (kafka-protocol.md 4.2): a version, a count, one entry a line.
+//! The text checkpoints, which are Kafka's (kafka-protocol.md 4.2): a version, a count, one entry a line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Error, Result};
+use super::Result;
+use super::fs::read_if_exists;
 use crate::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
-
-/// Whether a small file must survive a power loss before the call returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sync {
-    Now,
-    /// Somebody else syncs it, or it can be rebuilt.
-    Later,
-}
-
-/// Replaces the file at `path`.
-pub(super) fn replace(path: &Path, content: &[u8], sync: Sync) -> Result<()> {
-    let temporary = path.with_added_extension("tmp");
-    let write = || -> io::Result<()> {
-        let mut file = File::create(&temporary)?;
-        file.write_all(content)?;
-        if sync == Sync::Now {
-            file.sync_data()?;
-        }
-        fs::rename(&temporary, path)
-    };
-    write().map_err(Error::io("write", path))?;
-    if sync == Sync::Now
-        && let Some(parent) = path.parent()
-    {
-        sync_dir(parent)?;
-    }
-    Ok(())
-}
-
-/// Makes the names in a directory durable.
-pub(super) fn sync_dir(path: &Path) -> Result<()> {
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(Error::io("sync directory", path))
-}
-
-/// `None` when there is no such file.
-pub(super) fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>> {
-    match fs::read(path) {
-        Ok(content) => Ok(Some(content)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("read", path)(error)),
-    }
-}
-
-/// Succeeds when it is not there already.
-pub(super) fn remove_if_exists(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("remove", path)(error))
-        }
-        _ => Ok(()),
-    }
-}
 
 const VERSION_LINE: &str = "0";
 
@@ -193,18 +138,5 @@ mod tests {
         for damaged in ["", "version: 0\n", "version: 1\ntopic_id: 0123456789abcdefghijkA"] {
             assert_eq!(parse_topic_id(damaged.as_bytes()), None);
         }
-    }
-
-    #[test]
-    fn a_file_is_replaced_whole() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("leader-epoch-checkpoint");
-        assert_eq!(read_if_exists(&path).unwrap(), None);
-        replace(&path, b"one", Sync::Now).unwrap();
-        replace(&path, b"two", Sync::Later).unwrap();
-        assert_eq!(read_if_exists(&path).unwrap().as_deref(), Some(&b"two"[..]));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        remove_if_exists(&path).unwrap();
-        remove_if_exists(&path).unwrap();
     }
 }

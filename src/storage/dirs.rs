@@ -1,7 +1,6 @@
 //! The log directories of a broker: what is found at start, what is made, what goes, and the end.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -9,8 +8,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::checkpoint::{Sync, replace, sync_dir};
 use super::flusher::Unsynced;
+use super::fs::{self, Durable};
 use super::log::FoundLog;
 use super::log_dir::{CLEAN_SHUTDOWN, LogDir};
 use super::start::{self, OpenedDir};
@@ -20,7 +19,7 @@ use crate::types::time::now;
 use crate::types::{BrokerEpoch, TopicId, TopicPartition, random};
 
 /// Called on the flusher thread after `durable_end_offset` moved. Must be quick and must not wait for the disk.
-pub type OnDurable = Arc<dyn Fn(&PartitionLog) + Send + std::marker::Sync>;
+pub type OnDurable = Arc<dyn Fn(&PartitionLog) + Send + Sync>;
 
 /// What was found at start. Logs whose topic the metadata does not know are given to [`LogDirs::set_aside`].
 pub type RecoveredLogs = Vec<Arc<PartitionLog>>;
@@ -137,7 +136,7 @@ impl LogDirs {
         if log.is_on_disk() || log.path().exists() {
             let target = dir.path.join(put_away_name(log.name(), suffix));
             if let Err(error) = fs::rename(log.path(), &target) {
-                dir.fail(Error::io("rename", log.path())(error));
+                dir.fail(error);
             }
             let delay_ms = log.config().file_delete_delay_ms.max(0).cast_unsigned();
             let due = now() + Duration::from_millis(delay_ms);
@@ -204,8 +203,7 @@ fn shut_down_dir(dir: &LogDir, broker_epoch: BrokerEpoch) -> Result<()> {
     dir.write_high_watermarks()?;
     dir.write_log_starts()?;
     let mark = format!("{{\"version\":0,\"brokerEpoch\":{broker_epoch}}}");
-    replace(&dir.path.join(CLEAN_SHUTDOWN), mark.as_bytes(), Sync::Now)?;
-    sync_dir(&dir.path)
+    fs::replace(&dir.path.join(CLEAN_SHUTDOWN), mark.as_bytes(), Durable::Now)
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {

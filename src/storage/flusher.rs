@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::checkpoint::sync_dir;
 use super::config::OnOffline;
-use super::log::{Dirty, sync_if_exists};
+use super::log::Dirty;
 use super::log_dir::LogDir;
-use super::{Error, OnDurable, PartitionLog, Result};
+use super::{OnDurable, PartitionLog, Result, fs};
 use crate::types::time::now;
 
 /// With more files and directories than this, one sync of the file system is cheaper.
@@ -132,17 +131,17 @@ impl Unsynced {
     /// One by one or all together, whichever is cheaper.
     pub(super) fn sync(&self, dir: &LogDir) -> Result<()> {
         let count = self.files.len() + self.paths.len() + self.dirs.len();
-        if count > SINGLE_SYNCS_MAX && sync_file_system(dir)? {
+        if count > SINGLE_SYNCS_MAX && fs::sync_file_system(&dir.path)? {
             return Ok(());
         }
         for file in &self.files {
-            file.sync_data().map_err(Error::io("sync a file in", &dir.path))?;
+            fs::sync(file, &dir.path)?;
         }
         for path in &self.paths {
-            sync_if_exists(path)?;
+            fs::sync_if_exists(path)?;
         }
         for dir in &self.dirs {
-            match sync_dir(dir) {
+            match fs::sync_dir(dir) {
                 // The partition was deleted meanwhile.
                 Err(error) if error.is_not_found() => {}
                 other => other?,
@@ -150,18 +149,4 @@ impl Unsynced {
         }
         Ok(())
     }
-}
-
-/// False where the operating system cannot tell whether it worked.
-#[cfg(target_os = "linux")]
-fn sync_file_system(dir: &LogDir) -> Result<bool> {
-    let handle = File::open(&dir.path).map_err(Error::io("open", &dir.path))?;
-    rustix::fs::syncfs(&handle)
-        .map_err(|error| Error::io("sync the file system of", &dir.path)(error.into()))?;
-    Ok(true)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn sync_file_system(_dir: &LogDir) -> Result<bool> {
-    Ok(false)
 }

@@ -3,13 +3,12 @@
 //! Syncs complete segments and moves recovery points, writes checkpoints at most every few seconds, removes what was
 //! deleted a while ago, closes files that nobody used. It sleeps without a timeout when none of that is due.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::log_dir::{Chores, LogDir};
-use super::{Error, PartitionLog, Result};
+use super::{PartitionLog, Result, fs};
 use crate::types::time::now;
 
 /// Between two writes of the same checkpoint.
@@ -141,11 +140,5 @@ fn remove_doomed(dir: &LogDir, due: &mut Timetable) {
 }
 
 fn remove(path: &Path) -> Result<()> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io("remove", path)(error))
-        }
-        _ => Ok(()),
-    }
+    if path.is_dir() { fs::remove_tree_if_exists(path) } else { fs::remove_if_exists(path) }
 }

@@ -4,12 +4,12 @@
 //! memory until there are enough for a write, so that an append is one system call. What a crash takes can be rebuilt
 //! from the log. Files are not preallocated and not mapped; a lookup is a binary search by `pread`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::{Error, Result};
+use super::{Error, Result, fs};
 use crate::types::TimestampMs;
 
 pub(super) trait Entry: Copy {
@@ -137,13 +137,7 @@ impl<E: Entry> Index<E> {
     pub(super) fn spill(&mut self, path: &Path) -> Result<()> {
         let mut bytes = Vec::with_capacity(self.tail.len() * E::SIZE);
         self.tail.iter().for_each(|entry| entry.encode(&mut bytes));
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .and_then(|file| file.write_all_at(&bytes, (self.on_disk * E::SIZE) as u64))
-            .map_err(Error::io("write", path))?;
+        fs::write(&fs::open_or_create(path)?, path, &bytes, (self.on_disk * E::SIZE) as u64)?;
         self.on_disk = self.count();
         self.tail = Vec::new();
         Ok(())
@@ -160,11 +154,7 @@ impl<E: Entry> Index<E> {
         let on_disk = count_on_disk(path, self.on_disk, keep)?;
         if on_disk < self.on_disk {
             self.on_disk = on_disk;
-            OpenOptions::new()
-                .write(true)
-                .open(path)
-                .and_then(|file| file.set_len((on_disk * E::SIZE) as u64))
-                .map_err(Error::io("truncate", path))?;
+            fs::truncate(&fs::open(path)?, path, (on_disk * E::SIZE) as u64)?;
         }
         Ok(())
     }

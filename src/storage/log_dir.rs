@@ -15,7 +15,8 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::checkpoint::{OffsetMap, Sync, format_offsets, replace};
+use super::checkpoint::{OffsetMap, format_offsets};
+use super::fs::{self, Durable};
 use super::{Error, PartitionLog, Result};
 use crate::metadata::config::{Durability, TopicConfig};
 use crate::types::{Offset, TopicPartition};
@@ -195,7 +196,7 @@ impl LogDir {
             .iter()
             .filter_map(|(offset, log)| Some((log.name().clone(), (*offset)?)))
             .collect();
-        replace(&self.path.join(file), format_offsets(&offsets).as_bytes(), Sync::Now)
+        fs::replace(&self.path.join(file), format_offsets(&offsets).as_bytes(), Durable::Now)
             .map_err(|error| self.fail(error))?;
         Ok(written.into_iter().map(|(offset, log)| (log, offset)).collect())
     }

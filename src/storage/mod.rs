@@ -13,6 +13,7 @@ mod dirs;
 mod epochs;
 mod error;
 mod flusher;
+mod fs;
 mod housekeeper;
 mod index;
 mod log;

@@ -1,7 +1,7 @@
 //! What happens before the first request: locks, leftovers, and recovery of all partitions side by side.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -11,7 +11,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::Deserialize;
 
-use super::checkpoint::{parse_topic_id, read_if_exists, read_offsets, remove_if_exists, sync_dir};
+use super::checkpoint::{parse_topic_id, read_offsets};
+use super::fs::{self, read_if_exists, remove_if_exists, sync_dir};
 use super::log::{FoundLog, PARTITION_METADATA, open_log};
 use super::log_dir::{CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOCK, LOG_STARTS, LogDir, RECOVERY_POINTS};
 use super::{Error, PartitionLog, Result};
@@ -47,7 +48,7 @@ pub(super) fn raise_descriptor_limit() {
 /// Takes a directory into possession and lists its partitions. The clean-shutdown mark is gone afterwards, so that a
 /// crash from here on is one.
 pub(super) fn open_dir(path: &Path, durability: Durability) -> Result<(OpenedDir, Vec<FoundLog>)> {
-    fs::create_dir_all(path).map_err(Error::io("create", path))?;
+    fs::create_dir_all(path)?;
     let lock_path = path.join(LOCK);
     let lock = File::create(&lock_path).map_err(Error::io("create", &lock_path))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)
@@ -72,7 +73,7 @@ fn list_partitions(dir: &LogDir, is_trusted: bool) -> Result<Vec<FoundLog>> {
     let high_watermarks = read_offsets(&dir.path.join(HIGH_WATERMARKS))?;
     let log_starts = read_offsets(&dir.path.join(LOG_STARTS))?;
     let mut found = Vec::new();
-    for entry in fs::read_dir(&dir.path).map_err(Error::io("list", &dir.path))? {
+    for entry in std::fs::read_dir(&dir.path).map_err(Error::io("list", &dir.path))? {
         let path = entry.map_err(Error::io("list", &dir.path))?.path();
         let file_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if !path.is_dir() {
@@ -91,7 +92,7 @@ fn list_partitions(dir: &LogDir, is_trusted: bool) -> Result<Vec<FoundLog>> {
             // Made just before a crash: nothing in it was acknowledged as durable.
             let aside = path.with_file_name(format!("{file_name}.{:032x}-stray", 0));
             tracing::warn!(path = %path.display(), "no topic id; the directory is set aside");
-            fs::rename(&path, &aside).map_err(Error::io("rename", &path))?;
+            fs::rename(&path, &aside)?;
             continue;
         };
         let offset = |map: &super::checkpoint::OffsetMap| map.get(&name).copied().unwrap_or(0);

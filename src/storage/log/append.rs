@@ -1,11 +1,10 @@
 //! Writing: as leader, as follower, and the roll to the next segment.
 
-use std::fs;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::checkpoint::{format_topic_id, parse_topic_id, read_if_exists};
+use super::super::checkpoint::{format_topic_id, parse_topic_id};
+use super::super::fs;
 use super::super::segment::Segment;
 use super::super::{AppendError, Error, Result};
 use super::{PARTITION_METADATA, PartitionLog, Writer};
@@ -168,19 +167,19 @@ impl PartitionLog {
         let metadata = self.path.join(PARTITION_METADATA);
         match fs::create_dir(&self.path) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(error) if error.is_already_exists() => {
                 // An attempt that found no free descriptor may have left it. Nobody else's is written into.
-                let content = read_if_exists(&metadata)?.unwrap_or_default();
+                let content = fs::read_if_exists(&metadata)?.unwrap_or_default();
                 if parse_topic_id(&content).is_some_and(|found| found != self.topic_id) {
                     return Err(Error::malformed(&self.path, "belongs to another topic"));
                 }
             }
-            Err(error) => return Err(self.dir.fail(Error::io("create", &self.path)(error))),
+            Err(error) => return Err(self.dir.fail(error)),
         }
         let make = || -> Result<Arc<Segment>> {
             // As few new names as can be: a thousand partitions may get their first records at once.
-            fs::write(&metadata, format_topic_id(self.topic_id))
-                .map_err(Error::io("write", &metadata))?;
+            let file = fs::create(&metadata)?;
+            fs::write(&file, &metadata, format_topic_id(self.topic_id).as_bytes(), 0)?;
             Ok(Arc::new(Segment::create(&self.path, base_offset, now_ms)?))
         };
         let segment = make().map_err(|error| self.dir.fail(error))?;

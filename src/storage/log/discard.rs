@@ -4,12 +4,12 @@
 //! open may finish; one that comes too late to open it begins again with the segments that are there now. What a crash
 //! leaves behind goes when the log is opened.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::fs;
 use super::super::segment::Segment;
-use super::super::{Error, ReadError, Result};
+use super::super::{ReadError, Result};
 use super::PartitionLog;
 use crate::types::time::now;
 
@@ -27,8 +27,8 @@ impl PartitionLog {
             match fs::rename(&path, &target) {
                 Ok(()) => discarded.push(target),
                 // Not every segment has every file.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(self.dir.fail(Error::io("rename", &path)(error))),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(self.dir.fail(error)),
             }
         }
         let delay_ms = self.config.load().file_delete_delay_ms.max(0).cast_unsigned();

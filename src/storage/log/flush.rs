@@ -1,13 +1,13 @@
 //! What is on disk, and what has to be synced before more may count as that.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::checkpoint::sync_dir;
+use super::super::Result;
+use super::super::fs::{self, sync_if_exists};
 use super::super::segment::Segment;
-use super::super::{Error, Result};
 use super::{EPOCHS, PARTITION_METADATA, PartitionLog};
 use crate::types::Offset;
 
@@ -143,7 +143,7 @@ impl PartitionLog {
         let mut recovery_point = 0;
         for segment in &sealed {
             match segment.file() {
-                Ok(file) => file.sync_data().map_err(Error::io("sync", segment.path()))?,
+                Ok(file) => fs::sync(&file, segment.path())?,
                 // It was taken out of the log.
                 Err(error) if error.is_not_found() && !self.holds(segment) => continue,
                 Err(error) => return Err(error),
@@ -157,7 +157,7 @@ impl PartitionLog {
             return Ok(false);
         }
         sync_if_exists(&self.path.join(EPOCHS))?;
-        sync_dir(&self.path)?;
+        fs::sync_dir(&self.path)?;
         let mut flush = self.flush.lock();
         let counts = flush.generation == generation && recovery_point > flush.recovery_point;
         if counts {
@@ -192,15 +192,5 @@ impl PartitionLog {
         let end_offset = self.end_offset();
         self.flush.lock().recovery_point = end_offset;
         self.durable_end_offset.store(end_offset, Ordering::Release);
-    }
-}
-
-/// The file may be gone, when the log was cut off or deleted meanwhile.
-pub(in super::super) fn sync_if_exists(path: &Path) -> Result<()> {
-    match File::open(path).and_then(|file| file.sync_data()) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io("sync", path)(error))
-        }
-        _ => Ok(()),
     }
 }

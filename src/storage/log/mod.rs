@@ -22,12 +22,13 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 pub use append::{Appended, LeaderAppend};
-pub(super) use flush::{Dirty, sync_if_exists};
+pub(super) use flush::Dirty;
 pub(super) use open::{FoundLog, open_log};
 pub use read::TimestampedOffset;
 
-use super::checkpoint::{Sync, format_epochs, replace};
+use super::checkpoint::format_epochs;
 use super::epochs::EpochCache;
+use super::fs::{self, Durable};
 use super::log_dir::{LogDir, partition_dir};
 use super::producers::Producers;
 use super::segment::{Segment, file_name};
@@ -235,14 +236,14 @@ impl PartitionLog {
             return Ok(());
         }
         let text = format_epochs(epochs.entries());
-        replace(&self.path.join(EPOCHS), text.as_bytes(), Sync::Later)
+        fs::replace(&self.path.join(EPOCHS), text.as_bytes(), Durable::Later)
             .map_err(|error| self.dir.fail(error))
     }
 
     /// Writes the producer state as of `offset`, the end of the log, and removes the oldest snapshots.
     fn write_snapshot(&self, writer: &mut Writer, offset: Offset) -> Result<()> {
         if writer.snapshots.last() != Some(&offset) {
-            replace(&self.snapshot_path(offset), &writer.producers.encode(), Sync::Later)?;
+            fs::replace(&self.snapshot_path(offset), &writer.producers.encode(), Durable::Later)?;
             writer.snapshots.push(offset);
         }
         let surplus = writer.snapshots.len().saturating_sub(SNAPSHOTS_KEPT);
@@ -250,7 +251,7 @@ impl PartitionLog {
         let is_old = |offset: &&Offset| **offset < recovery_point;
         let surplus = writer.snapshots.iter().take(surplus).take_while(is_old).count();
         for offset in writer.snapshots.drain(..surplus) {
-            super::checkpoint::remove_if_exists(&self.snapshot_path(offset))?;
+            fs::remove_if_exists(&self.snapshot_path(offset))?;
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! Opening the log of one partition: trusted after a clean shutdown, else recovered (replication.md 3.5).
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::checkpoint::{parse_epochs, read_if_exists, remove_if_exists};
+use super::super::checkpoint::parse_epochs;
 use super::super::epochs::EpochCache;
+use super::super::fs::{read_if_exists, remove_if_exists};
 use super::super::log_dir::LogDir;
 use super::super::scan::Scanner;
 use super::super::segment::Segment;
@@ -172,7 +172,7 @@ fn scan_epochs(segments: &[Segment]) -> Result<EpochCache> {
 fn list_files(dir: &Path) -> Result<Files> {
     let mut files = Files::default();
     let mut indexes = Vec::new();
-    for entry in fs::read_dir(dir).map_err(Error::io("list", dir))? {
+    for entry in std::fs::read_dir(dir).map_err(Error::io("list", dir))? {
         let path = entry.map_err(Error::io("list", dir))?.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         let base: Option<Offset> = stem.parse().ok().filter(|_| stem.len() == 20);

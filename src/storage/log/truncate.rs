@@ -3,11 +3,10 @@
 //! Files go from the end towards the beginning, so that a crash in between leaves a longer prefix, which the next
 //! follower fetch cuts again.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::checkpoint::remove_if_exists;
+use super::super::fs::remove_if_exists;
 use super::super::scan::Scanner;
 use super::super::segment::Segment;
 use super::super::{AppendError, Error, ReadError, Result};
@@ -147,7 +146,7 @@ impl PartitionLog {
         let mut from = self.segments.load().first().map_or(end_offset, |first| first.base_offset);
         let mut producers = Producers::default();
         for &snapshot in writer.snapshots.iter().rev() {
-            let content = fs::read(self.snapshot_path(snapshot)).unwrap_or_default();
+            let content = std::fs::read(self.snapshot_path(snapshot)).unwrap_or_default();
             if (from..=end_offset).contains(&snapshot)
                 && let Some(decoded) = Producers::decode(&content, now_ms)
             {

@@ -8,8 +8,7 @@ mod lookup;
 mod recover;
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +18,7 @@ use parking_lot::Mutex;
 pub(super) use lookup::Wanted;
 
 use super::index::{Index, OffsetEntry, TimeEntry};
-use super::{Error, Result};
+use super::{Result, fs};
 use crate::metadata::config::TopicConfig;
 use crate::record::{BatchHeader, batches};
 use crate::types::{Offset, TimestampMs};
@@ -76,13 +75,7 @@ impl Segment {
     /// Makes the file of a new, empty segment.
     pub(super) fn create(dir: &Path, base_offset: Offset, now_ms: TimestampMs) -> Result<Self> {
         let path = dir.join(file_name(base_offset, "log"));
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .map_err(Error::io("create", &path))?;
+        let file = fs::create(&path)?;
         let segment = Self::new(path, base_offset, 0, base_offset, now_ms);
         *segment.file.lock() = Some(Arc::new(file));
         Ok(segment)
@@ -151,12 +144,7 @@ impl Segment {
         if let Some(file) = &*file {
             return Ok(Arc::clone(file));
         }
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&self.path)
-            .map_err(Error::io("open", &self.path))?;
-        Ok(Arc::clone(file.insert(Arc::new(opened))))
+        Ok(Arc::clone(file.insert(Arc::new(fs::open(&self.path)?))))
     }
 
     /// Whether `header` must go to a new segment, `pending` bytes being about to be written before it.
@@ -191,7 +179,8 @@ impl Segment {
     /// Writes batches, which are whole and in order, with one system call.
     pub(super) fn append(&self, bytes: &[u8], config: &TopicConfig) -> Result<()> {
         let position = self.state.lock().size;
-        self.file()?.write_all_at(bytes, position).map_err(Error::io("write", &self.path))?;
+        let file = self.file()?;
+        fs::write(&file, &self.path, bytes, position)?;
         let mut state = self.state.lock();
         for batch in batches(bytes) {
             let header = batch.expect("the caller parsed these batches").header;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::checkpoint::remove_if_exists;
+use super::super::fs::{self, remove_if_exists};
 use super::super::index::Index;
 use super::super::scan::{ScanError, Scanner};
 use super::super::{Error, ReadError, Result};
@@ -150,7 +150,7 @@ impl Segment {
                 path = %self.path().display(), position = state.size, size, %reason,
                 "the end of the segment is damaged and is cut off"
             );
-            file.set_len(state.size).map_err(Error::io("truncate", self.path()))?;
+            fs::truncate(&file, self.path(), state.size)?;
         }
         self.push_time(&mut state);
         self.spill(&mut state, |_| true)?;
@@ -172,7 +172,7 @@ impl Segment {
             state.size = first.position;
             state.recent.clear();
             let (position, base_offset) = (first.position, self.base_offset);
-            file.set_len(position).map_err(Error::io("truncate", self.path()))?;
+            fs::truncate(&file, self.path(), position)?;
             state
                 .offsets
                 .truncate(&self.index_path(), |entry| u64::from(entry.position) < position)?;
