@@ -12,11 +12,11 @@ pub const LENGTH_OVERHEAD: usize = 12;
 /// Where the checksummed part begins.
 const CHECKSUMMED_FROM: usize = 21;
 
-const CODEC_MASK: i16 = 0x07;
+pub(super) const CODEC_MASK: i16 = 0x07;
 const LOG_APPEND_TIME: i16 = 0x08;
 const TRANSACTIONAL: i16 = 0x10;
 const CONTROL: i16 = 0x20;
-const DELETE_HORIZON: i16 = 0x40;
+pub(super) const DELETE_HORIZON: i16 = 0x40;
 
 /// The header of one batch, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +79,28 @@ impl BatchHeader {
             return Err(Refusal::Corrupt("offsets out of range"));
         }
         Ok(header)
+    }
+
+    /// Writes the header over the front of `batch`, which is exactly one batch: its size and CRC are those of the bytes.
+    ///
+    /// # Panics
+    /// When the batch is 2 GiB or larger; limits are the caller's to keep.
+    pub(super) fn write(&self, batch: &mut [u8]) {
+        let length = i32::try_from(batch.len() - LENGTH_OVERHEAD).expect("smaller than 2 GiB");
+        let mut put = |at: usize, field: &[u8]| batch[at..at + field.len()].copy_from_slice(field);
+        put(0, &self.base_offset.to_be_bytes());
+        put(8, &length.to_be_bytes());
+        put(12, &self.leader_epoch.0.to_be_bytes());
+        put(16, &self.magic.to_be_bytes());
+        put(21, &self.attributes.to_be_bytes());
+        put(23, &self.last_offset_delta.to_be_bytes());
+        put(27, &self.base_timestamp_ms.to_be_bytes());
+        put(35, &self.max_timestamp_ms.to_be_bytes());
+        put(43, &self.producer_id.to_be_bytes());
+        put(51, &self.producer_epoch.to_be_bytes());
+        put(53, &self.base_sequence.to_be_bytes());
+        put(57, &self.record_count.to_be_bytes());
+        write_crc(batch);
     }
 
     pub fn last_offset(&self) -> Offset {
@@ -179,6 +201,10 @@ pub fn assign_max_timestamp(
         batch[22] |= LOG_APPEND_TIME.to_be_bytes()[1];
     }
     batch[35..43].copy_from_slice(&max_timestamp_ms.to_be_bytes());
+    write_crc(batch);
+}
+
+fn write_crc(batch: &mut [u8]) {
     let crc = crc32c::crc32c(&batch[CHECKSUMMED_FROM..]);
     batch[17..21].copy_from_slice(&crc.to_be_bytes());
 }

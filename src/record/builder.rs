@@ -1,7 +1,7 @@
 //! Makes batches: for our client, for tests, and for what the broker writes itself.
 
-use super::{Compression, HEADER_SIZE, LENGTH_OVERHEAD, assign_max_timestamp, varint};
-use crate::types::{ProducerId, TimestampMs};
+use super::{BatchHeader, Compression, HEADER_SIZE, varint};
+use crate::types::{LeaderEpoch, ProducerId, TimestampMs};
 
 /// Collects records, then gives the bytes of one batch with base offset 0 and no leader epoch.
 #[derive(Debug, Clone)]
@@ -98,19 +98,22 @@ impl BatchBuilder {
             self.compression.compress(&self.bytes[HEADER_SIZE..], &mut compressed);
             compressed
         };
-        let mut put = |at: usize, field: &[u8]| batch[at..at + field.len()].copy_from_slice(field);
-        put(12, &(-1_i32).to_be_bytes());
-        put(16, &[2]);
-        put(21, &(self.compression as i16).to_be_bytes());
-        put(23, &(self.record_count - 1).max(0).to_be_bytes());
-        put(27, &self.base_timestamp_ms.to_be_bytes());
-        put(43, &producer_id.to_be_bytes());
-        put(51, &producer_epoch.to_be_bytes());
-        put(53, &base_sequence.to_be_bytes());
-        put(57, &self.record_count.to_be_bytes());
-        let batch_length = length(batch.len() - LENGTH_OVERHEAD);
-        batch[8..12].copy_from_slice(&batch_length.to_be_bytes());
-        assign_max_timestamp(&mut batch, self.max_timestamp_ms, false);
+        BatchHeader {
+            base_offset: 0,
+            size: batch.len(),
+            leader_epoch: LeaderEpoch::NONE,
+            magic: 2,
+            crc: 0,
+            attributes: self.compression as i16,
+            last_offset_delta: (self.record_count - 1).max(0),
+            base_timestamp_ms: self.base_timestamp_ms,
+            max_timestamp_ms: self.max_timestamp_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count: self.record_count,
+        }
+        .write(&mut batch);
         batch
     }
 }

@@ -11,6 +11,7 @@ mod builder;
 mod compression;
 mod error;
 mod records;
+mod selection;
 mod validate;
 mod varint;
 
@@ -21,6 +22,7 @@ pub use builder::BatchBuilder;
 pub use compression::Compression;
 pub use error::Refusal;
 pub use records::{Record, Records, records};
+pub use selection::{KeyedRecord, Selection, select, without_records};
 pub use validate::{ProduceRules, validate};
 
 /// No batch is decompressed to more than this on a broker.

@@ -28,7 +28,7 @@ pub fn records<'a>(batch: &Batch<'a>, size_max: usize) -> Result<Records<'a>, Re
     Ok(Records { body, header: batch.header })
 }
 
-const CUT_SHORT: Refusal = Refusal::Corrupt("record cut short");
+pub(super) const CUT_SHORT: Refusal = Refusal::Corrupt("record cut short");
 
 impl Records<'_> {
     /// In order; ends at the first malformed one, with the reason. Bytes after the last record are malformed too.
@@ -60,7 +60,7 @@ pub(super) struct Outline<'a> {
     pub offset_delta: i32,
     pub has_key: bool,
     /// From the key length on.
-    rest: &'a [u8],
+    pub rest: &'a [u8],
 }
 
 /// Steps over one record. Looks at what comes before the key, and no further.
@@ -132,7 +132,7 @@ fn next_record<'a>(
 }
 
 /// A length (-1: null) and that many bytes.
-fn next_bytes<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, Refusal> {
+pub(super) fn next_bytes<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, Refusal> {
     let length = varint::read_int(bytes).ok_or(CUT_SHORT)?;
     if length == -1 {
         return Ok(None);
