@@ -10,7 +10,7 @@ pub(super) fn check(history: &History) {
         for (id, p) in partitions(image) {
             let index = image.index;
             if p.leader == NodeId::NONE {
-                let valid = p.isr.iter().find(|node| image.is_active(**node));
+                let valid = p.isr.iter().find(|node| image.can_serve(**node, id));
                 assert_eq!(valid, None, "INV-5: {id:?} at {index} has no leader: {p:?}");
             } else {
                 let leader = image.broker(p.leader);

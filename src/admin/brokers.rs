@@ -1,5 +1,7 @@
 //! `/v1/cluster`, `/v1/quorum` and `/v1/brokers`.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::problem::Problem;
@@ -73,6 +75,10 @@ pub(super) struct BrokerView {
     /// Partitions that it leads, and that it has a replica of.
     leaders: usize,
     replicas: usize,
+    /// Replicas that it cannot serve: their directory is offline, or their log is damaged.
+    offline_replicas: usize,
+    /// Log directories that failed, and why.
+    offline_directories: BTreeMap<String, String>,
 }
 
 pub(super) fn cluster(image: &MetadataImage, status: &QuorumStatus) -> ClusterView {
@@ -149,6 +155,7 @@ pub(super) fn find_broker(image: &MetadataImage, text: &str) -> Result<NodeId, P
 fn view(image: &MetadataImage, broker: &BrokerImage) -> BrokerView {
     let registration = &broker.registration;
     let id = registration.node_id;
+    let offline = image.offline.get(&id);
     let partitions = || image.topics.values().flat_map(|topic| &topic.partitions);
     BrokerView {
         node_id: id.0,
@@ -165,5 +172,7 @@ fn view(image: &MetadataImage, broker: &BrokerImage) -> BrokerView {
         incarnation: registration.incarnation.to_string(),
         leaders: partitions().filter(|partition| partition.leader == id).count(),
         replicas: partitions().filter(|partition| partition.replicas.contains(&id)).count(),
+        offline_replicas: offline.map_or(0, |it| it.replicas.len()),
+        offline_directories: offline.map(|it| it.directories.clone()).unwrap_or_default(),
     }
 }

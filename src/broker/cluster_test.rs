@@ -211,3 +211,74 @@ async fn producer_ids_are_unique_over_brokers() {
     ids.dedup();
     assert_eq!(ids.len(), 9);
 }
+
+/// The partitions of a topic that a broker holds in one of its directories.
+fn lying_in(nodes: &Nodes, broker: NodeId, topic_id: TopicId, count: i32, dir: &str) -> Vec<i32> {
+    let prefix = nodes.log_dir(broker, dir);
+    let lies_there = |partition: &i32| {
+        let id = TopicIdPartition { topic_id, partition: *partition };
+        prefix.join(format!("t-{partition}")).exists()
+            && nodes.broker(broker).partition(id).is_some()
+    };
+    (0..count).filter(lies_there).collect()
+}
+
+#[tokio::test]
+async fn an_offline_directory_takes_its_replicas_out_of_service_and_no_others() {
+    const PARTITIONS: i32 = 4;
+    let broken = NodeId(1);
+    let mut nodes = Nodes::start(3, Durability::Fsync).await;
+    let topic_id = nodes.create_topic(NodeId(2), "t", PARTITIONS, 3).await;
+    let id = |partition| TopicIdPartition { topic_id, partition };
+    for partition in 0..PARTITIONS {
+        nodes.produce_surely(id(partition), "before").await;
+    }
+    let in_sync = |nodes: &Nodes, partition| nodes.partition(id(partition)).isr.contains(&broken);
+    until("all are in sync", || (0..PARTITIONS).all(|p| in_sync(&nodes, p))).await;
+    let [in_a, in_b] = ["a", "b"].map(|dir| lying_in(&nodes, broken, topic_id, PARTITIONS, dir));
+    assert_eq!((in_a.len(), in_b.len()), (2, 2), "placed evenly");
+
+    // A file where a directory was: not even a restart can use it.
+    let (dir, away) = (nodes.log_dir(broken, "a"), nodes.log_dir(broken, "away"));
+    std::fs::rename(&dir, &away).expect("renamed");
+    std::fs::write(&dir, "").expect("written");
+    let other = nodes.create_topic(NodeId(2), "u", 2, 3).await;
+    for partition in 0..2 {
+        // The first record makes a directory, so one of the two notices.
+        nodes.produce_surely(TopicIdPartition { topic_id: other, partition }, "u").await;
+    }
+    let served = |nodes: &Nodes| {
+        in_a.iter().all(|p| !in_sync(nodes, *p) && nodes.leader(id(*p)).known().is_some())
+            && in_b.iter().all(|p| in_sync(nodes, *p))
+    };
+    until("what lies in it is served by others", || served(&nodes)).await;
+    for partition in 0..PARTITIONS {
+        nodes.produce_surely(id(partition), "after").await;
+        let values = nodes.values(id(partition)).await;
+        assert!(values.starts_with(&["before".to_owned(), "after".to_owned()]), "{values:?}");
+    }
+    let image = nodes.controller.image();
+    let offline = image.offline.get(&broken).expect("reported");
+    assert!(in_a.iter().all(|p| offline.replicas.contains(&id(*p))));
+    assert_eq!(offline.directories.len(), 1);
+    assert!(nodes.broker(broken).readiness().is_ok());
+
+    nodes.kill(broken);
+    nodes.restart(broken).await;
+    until("it runs with the other one", || nodes.broker(broken).readiness().is_ok()).await;
+    until("what lies there is in sync again", || served(&nodes)).await;
+    for partition in &in_a {
+        assert!(nodes.broker(broken).partition(id(*partition)).is_none());
+        assert!(
+            !nodes.log_dir(broken, "b").join(format!("t-{partition}")).exists(),
+            "no second home"
+        );
+    }
+
+    nodes.kill(broken);
+    std::fs::remove_file(&dir).expect("removed");
+    std::fs::rename(&away, &dir).expect("renamed");
+    nodes.restart(broken).await;
+    until("all are in sync", || (0..PARTITIONS).all(|p| in_sync(&nodes, p))).await;
+    assert!(nodes.controller.image().offline.is_empty());
+}

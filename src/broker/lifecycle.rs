@@ -12,7 +12,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
@@ -20,6 +19,7 @@ use tracing::{info, warn};
 
 use super::control_plane::{ControlPlane, Unanswered};
 use super::metrics::Metrics;
+use super::offline::Offline;
 use super::previous_life::Lives;
 use super::publication::Publication;
 use crate::controller::{
@@ -79,6 +79,7 @@ pub(super) struct Lifecycle {
     pub(super) heartbeat_interval: Duration,
     pub(super) controlled_shutdown_max: Duration,
     pub(super) signals: Arc<Signals>,
+    pub(super) offline: Arc<Offline>,
     pub(super) metrics: Metrics,
 }
 
@@ -88,7 +89,6 @@ pub(super) struct Signals {
     phase: watch::Sender<Phase>,
     stop: watch::Sender<bool>,
     heartbeat: Notify,
-    want_fence: AtomicBool,
     producer_ids: Notify,
 }
 
@@ -98,7 +98,6 @@ impl Signals {
             phase: watch::channel(Phase::Registering { refused: None }).0,
             stop: watch::channel(false).0,
             heartbeat: Notify::new(),
-            want_fence: AtomicBool::new(false),
             producer_ids: Notify::new(),
         }
     }
@@ -114,12 +113,6 @@ impl Signals {
 
     /// There is news for the controller: do not wait for the next interval.
     pub(super) fn heartbeat_soon(&self) {
-        self.heartbeat.notify_one();
-    }
-
-    /// This broker cannot serve all of its partitions: others are to lead.
-    pub(super) fn want_fence(&self) {
-        self.want_fence.store(true, Ordering::Relaxed);
         self.heartbeat.notify_one();
     }
 
@@ -298,11 +291,14 @@ impl Lifecycle {
         &self,
         broker_epoch: BrokerEpoch,
     ) -> Result<Result<HeartbeatReply, Refusal>, Unanswered> {
+        let node_id = self.identity.node_id;
         let request = ControllerRequest::Heartbeat(HeartbeatRequest {
-            node_id: self.identity.node_id,
+            node_id,
             broker_epoch,
             applied_index: self.publication.applied_index(),
-            want_fence: self.signals.want_fence.load(Ordering::Relaxed),
+            want_fence: self
+                .publication
+                .with_image(|image| self.offline.holds_back(image, node_id)),
             want_shutdown: self.signals.is_stopping(),
             disk_stall_ms: 0,
         });

@@ -1,11 +1,14 @@
 //! The life of a broker against a scripted controller.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::super::testing::{Answer, ScriptedControl};
 use super::*;
 use crate::metadata::config::Durability;
+use crate::storage::{LogDirs, StorageConfig};
 use crate::types::{HostPort, NodeId, Uuid};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -15,6 +18,8 @@ struct Fixture {
     publication: Arc<Publication>,
     identity: Arc<Identity>,
     signals: Arc<Signals>,
+    offline: Arc<Offline>,
+    _directory: tempfile::TempDir,
 }
 
 impl Fixture {
@@ -22,11 +27,21 @@ impl Fixture {
         let mut script = script;
         let control = ScriptedControl::new(move |call| script(&call.request));
         let identity = Identity::new(NodeId(1), Uuid([1; 16]), Some(Uuid([9; 16])));
+        let directory = tempfile::tempdir().expect("a directory");
+        let storage = StorageConfig {
+            dirs: vec![directory.path().to_owned()],
+            durability: Durability::Fsync,
+            recovery_threads: 1,
+            on_trouble: Arc::new(|| {}),
+        };
+        let (logs, _) = LogDirs::open(storage, Arc::new(|_| {})).expect("an empty directory");
         let fixture = Self {
             control,
             publication: Arc::new(Publication::new()),
             identity: Arc::new(identity),
             signals: Arc::new(Signals::new()),
+            offline: Arc::new(Offline::new(logs, Arc::default())),
+            _directory: directory,
         };
         let here = HostPort { host: "127.0.0.1".to_owned(), port: 1 };
         let lifecycle = Lifecycle {
@@ -40,6 +55,7 @@ impl Fixture {
             heartbeat_interval: Duration::from_millis(10),
             controlled_shutdown_max: LONG,
             signals: fixture.signals.clone(),
+            offline: fixture.offline.clone(),
             metrics: Metrics::default(),
         };
         tokio::spawn(lifecycle.run());

@@ -93,11 +93,17 @@ struct Replicas {
     led_under_replicated: u64,
     led_under_min_isr: u64,
     leaderless: u64,
+    offline: u64,
+    offline_directories: u64,
 }
 
 impl Observed {
     fn replicas(&self) -> Replicas {
         let (image, mut counted) = (self.publication.image(), Replicas::default());
+        if let Some(offline) = image.offline.get(&self.node_id) {
+            counted.offline = offline.replicas.len() as u64;
+            counted.offline_directories = offline.directories.len() as u64;
+        }
         for topic in image.topics.values() {
             let min_isr = image.min_isr(&topic.name);
             for partition in &topic.partitions {
@@ -139,6 +145,16 @@ impl Collector for FromImage {
                 "leaderless_partitions",
                 "Partitions with a replica here that nobody leads",
                 replicas.leaderless,
+            ),
+            (
+                "offline_replicas",
+                "Replicas here that cannot serve: their directory is offline or their log is damaged",
+                replicas.offline,
+            ),
+            (
+                "offline_log_directories",
+                "Log directories that failed",
+                replicas.offline_directories,
             ),
             (
                 "metadata_applied_index",

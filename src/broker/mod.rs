@@ -23,6 +23,7 @@ mod describe;
 mod events;
 mod lifecycle;
 mod metrics;
+mod offline;
 mod outbox;
 mod partition;
 mod previous_life;
@@ -156,7 +157,9 @@ impl Broker {
 
     /// Whether clients can be sent here; `Err` says why not.
     pub fn readiness(&self) -> Result<(), String> {
-        if let Some((dir, error)) = self.logs.offline().first() {
+        if self.logs.is_all_offline()
+            && let Some((dir, error)) = self.logs.offline().first()
+        {
             return Err(format!("log directory {} is offline: {error}", dir.display()));
         }
         match self.signals.phase() {

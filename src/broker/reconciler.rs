@@ -19,6 +19,7 @@ use tracing::{debug, error, info, warn};
 use super::departures::Departures;
 use super::lifecycle::Signals;
 use super::metrics::Metrics;
+use super::offline::Offline;
 use super::partition::{Partition, PartitionEvents};
 use super::previous_life::Lives;
 use super::publication::Publication;
@@ -43,6 +44,7 @@ pub(super) struct Reconciler {
     pub(super) ticks: Arc<Ticks>,
     pub(super) events: Arc<dyn PartitionEvents>,
     pub(super) logs: LogDirs,
+    pub(super) offline: Arc<Offline>,
     /// Found on disk at start, and not claimed by an image yet.
     pub(super) recovered: HashMap<TopicIdPartition, Arc<PartitionLog>>,
     pub(super) lives: Arc<Lives>,
@@ -88,8 +90,9 @@ impl Reconciler {
         self.create(&held, &image);
         let (led, following): (Vec<_>, Vec<_>) =
             held.iter().partition(|(_, partition)| partition.leader == self.me());
-        self.apply(&led);
-        self.apply(&following);
+        self.apply(&led, &image);
+        self.apply(&following, &image);
+        self.follow_offline(&image);
         self.set_aside_strays();
         self.follow_configs(&delta, &image);
         self.reconsider_isr(&delta.brokers, &image);
@@ -174,7 +177,8 @@ impl Reconciler {
 
     /// Makes what is not there yet, over recovered logs or new ones, and shows all of it at once.
     fn create(&mut self, held: &[Held<'_>], image: &MetadataImage) {
-        let mut created = Vec::new();
+        let was_assigned = self.followed.brokers.is_empty();
+        let (mut created, mut missing) = (Vec::new(), 0);
         // Partitions of a topic come one after the other, and share its config.
         let mut last = None;
         for (id, _) in held {
@@ -193,6 +197,10 @@ impl Reconciler {
                     log.update_config(config);
                     Ok(log)
                 }
+                None if self.offline.is_missing(*id, was_assigned) => {
+                    missing += 1;
+                    continue;
+                }
                 None => self.logs.create(&name, id.topic_id, config),
             };
             match log {
@@ -205,6 +213,9 @@ impl Reconciler {
                     error!(partition = %name, %error, "cannot hold a replica");
                 }
             }
+        }
+        if missing > 0 {
+            warn!(missing, "replicas that may lie in a directory that is offline are not served");
         }
         if !created.is_empty() {
             self.registry.update(|partitions| partitions.extend(created));
@@ -219,17 +230,42 @@ impl Reconciler {
         config
     }
 
-    fn apply(&self, held: &[&Held<'_>]) {
-        for (id, image) in held {
+    fn apply(&self, held: &[&Held<'_>], image: &MetadataImage) {
+        for (id, state) in held {
             let Some(partition) = self.registry.get(*id) else { continue };
-            match partition.apply_image(image) {
+            match partition.apply_image(state) {
                 RoleChange::Leader { new_epoch: true, .. } | RoleChange::NoLeader => {
                     self.streams.unfollow(*id);
                 }
-                RoleChange::Follower { leader, new_epoch: true, .. } => {
+                RoleChange::Follower { leader, new_epoch: true, .. }
+                    if image.is_online(self.me(), *id) =>
+                {
                     self.streams.follow(leader, &partition);
                 }
                 RoleChange::Leader { .. } | RoleChange::Follower { .. } | RoleChange::Ignored => {}
+            }
+        }
+    }
+
+    /// Replicas that cannot serve do not look as if they could; those that can again catch up.
+    fn follow_offline(&self, image: &MetadataImage) {
+        let replicas = |image: &MetadataImage| {
+            image
+                .offline
+                .get(&self.me())
+                .map(|offline| offline.replicas.clone())
+                .unwrap_or_default()
+        };
+        let (before, now) = (replicas(&self.followed), replicas(image));
+        for id in now.difference(&before) {
+            self.streams.unfollow(*id);
+        }
+        for id in before.difference(&now) {
+            let leader = image.partition(*id).and_then(|state| state.leader.known());
+            if let (Some(leader), Some(partition)) = (leader, self.registry.get(*id))
+                && leader != self.me()
+            {
+                self.streams.follow(leader, &partition);
             }
         }
     }

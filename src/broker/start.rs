@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tracing::{error, info};
 
 use super::alter_partition::{AlterPartitionSender, IsrChanges};
 use super::departures::Departures;
 use super::events::Events;
 use super::lifecycle::{Lifecycle, Phase, Signals};
+use super::offline::{Offline, OfflineReporter};
 use super::previous_life::Lives;
 use super::producer_ids::ProducerIds;
 use super::publication::Publication;
@@ -47,8 +48,10 @@ impl Broker {
         peers: Peers,
     ) -> Result<Arc<Self>, Error> {
         let (registry, signals) = (Arc::<Registry>::default(), Arc::new(Signals::new()));
-        let (logs, recovered) = open_logs(&config, &registry, &signals).await?;
-        let lives = Arc::new(Lives::new(config.log_dirs, config.durability));
+        let news = Arc::new(Notify::new());
+        let (logs, recovered) = open_logs(&config, &registry, &news).await?;
+        let offline = Arc::new(Offline::new(logs.clone(), news));
+        let lives = Arc::new(Lives::new(logs.online(), config.durability));
         let publication = Arc::new(Publication::new());
         config.metrics.observe(identity.node_id, publication.clone());
         let (isr_changes, ticks) = (Arc::<IsrChanges>::default(), Arc::<Ticks>::default());
@@ -65,7 +68,14 @@ impl Broker {
             heartbeat_interval: config.heartbeat_interval,
             controlled_shutdown_max: config.controlled_shutdown_max,
             signals: signals.clone(),
+            offline: offline.clone(),
             metrics: metrics.clone(),
+        };
+        let reporter = OfflineReporter {
+            control: control.clone(),
+            identity: identity.clone(),
+            publication: publication.clone(),
+            offline: offline.clone(),
         };
         let departures = Arc::<Departures>::default();
         let reconciler = Reconciler {
@@ -82,6 +92,7 @@ impl Broker {
                 ticks: ticks.clone(),
             }),
             logs: logs.clone(),
+            offline,
             recovered: recovered.into_iter().map(|log| (log.id(), log)).collect::<HashMap<_, _>>(),
             timing: Timing { lag_max: config.replica_lag_max, ..Timing::default() },
             metrics: metrics.clone(),
@@ -124,6 +135,7 @@ impl Broker {
             partitions_thread: Mutex::new(Some(thread)),
         });
         config.control.spawn(lifecycle.run());
+        config.control.spawn(reporter.run());
         config.control.spawn(keep_producer_ids(Arc::downgrade(&broker)));
         Ok(broker)
     }
@@ -163,17 +175,14 @@ impl Broker {
 async fn open_logs(
     config: &BrokerConfig,
     registry: &Arc<Registry>,
-    signals: &Arc<Signals>,
+    news: &Arc<Notify>,
 ) -> Result<(LogDirs, RecoveredLogs), Error> {
-    let signals = signals.clone();
+    let news = news.clone();
     let storage = StorageConfig {
         dirs: config.log_dirs.clone(),
         durability: config.durability,
         recovery_threads: std::thread::available_parallelism().map_or(2, Into::into),
-        on_offline: Arc::new(move |dir, error| {
-            error!(dir = %dir.display(), %error, "a log directory is offline; asking to be fenced");
-            signals.want_fence();
-        }),
+        on_trouble: Arc::new(move || news.notify_one()),
     };
     let registry = registry.clone();
     let on_durable = Arc::new(move |log: &PartitionLog| {

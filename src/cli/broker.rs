@@ -39,9 +39,10 @@ pub(super) async fn run(args: BrokerArgs) -> Result<(), Failure> {
                 broker.rack.clone().unwrap_or_else(|| "-".to_owned()),
                 leads.to_string(),
                 replicas.to_string(),
+                offline(broker),
             ]
         };
-        let heading = ["id", "state", "address", "rack", "leads", "replicas"];
+        let heading = ["id", "state", "address", "rack", "leads", "replicas", "offline"];
         table(heading, view.brokers.values().map(row))
     })?;
     Ok(())
@@ -60,6 +61,8 @@ pub(super) fn to_json(view: &ClusterView, broker: &BrokerView) -> Value {
         "is_controller": view.controller == Some(broker.node_id),
         "leads": leads,
         "replicas": replicas,
+        "offline_replicas": broker.offline_replicas,
+        "offline_directories": broker.offline_directories,
     })
 }
 
@@ -68,6 +71,20 @@ pub(super) fn state(broker: &BrokerView) -> &'static str {
         (true, _) => "fenced",
         (false, true) => "draining",
         (false, false) => "active",
+    }
+}
+
+/// Replicas out of service, and failed log directories with what is wrong.
+fn offline(broker: &BrokerView) -> String {
+    let directories: Vec<String> = broker
+        .offline_directories
+        .iter()
+        .map(|(path, reason)| format!("{path}: {reason}"))
+        .collect();
+    match (broker.offline_replicas, directories.as_slice()) {
+        (0, []) => "-".to_owned(),
+        (replicas, []) => format!("{replicas} replicas"),
+        (replicas, some) => format!("{replicas} replicas; {}", some.join("; ")),
     }
 }
 

@@ -172,6 +172,8 @@ impl World {
             broker_epoch: 1,
             fenced: false,
             in_controlled_shutdown: false,
+            offline_directories: BTreeMap::new(),
+            offline_replicas: 0,
         };
         let partition = PartitionView {
             partition: 0,

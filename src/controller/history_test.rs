@@ -2,15 +2,16 @@
 //! 2, 4, 5, 6, 7 and 9.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::test_support::*;
 use super::{
     AlterPartition, AlterPartitionRequest, ConfigChange, ConfigOperation, ControllerReply,
-    ControllerRequest, DecisionRequest, TopicSelector,
+    ControllerRequest, DecisionRequest, ReportOfflineRequest, TopicSelector,
 };
-use crate::metadata::{MetadataDelta, MetadataImage, PartitionImage, Replayed};
+use crate::metadata::{MetadataDelta, MetadataImage, OfflineImage, PartitionImage, Replayed};
 use crate::types::{BrokerEpoch, ConfigResource, NodeId, TopicId, TopicIdPartition};
 
 const BROKERS: i32 = 4;
@@ -62,6 +63,12 @@ enum Step {
     ProducerIds {
         node: i32,
     },
+    /// A broker says that it cannot serve the replicas whose bit is set, and whether they may have lost something.
+    Offline {
+        node: i32,
+        replicas: u8,
+        lossy: bool,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -84,6 +91,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             |(topic, partition, members, resend)| Step::Alter { topic, partition, members, resend }
         ),
         1 => node().prop_map(|node| Step::ProducerIds { node }),
+        4 => (node(), any::<u8>(), any::<bool>())
+            .prop_map(|(node, replicas, lossy)| Step::Offline { node, replicas, lossy }),
     ];
     proptest::collection::vec(step, 1..60)
 }
@@ -155,6 +164,7 @@ impl History {
                 self.alter(topic, partition, members, resend);
             }
             Step::ProducerIds { node } => self.allocate(node),
+            Step::Offline { node, replicas, lossy } => self.report_offline(node, replicas, lossy),
         }
     }
 
@@ -250,6 +260,23 @@ impl History {
         self.last_alter = Some((request, reply));
     }
 
+    fn report_offline(&mut self, node: i32, replicas: u8, lossy: bool) {
+        let Some(broker) = self.world.image.broker(NodeId(node)) else { return };
+        let broker_epoch = broker.broker_epoch;
+        let chosen = (0..8).zip(partitions(&self.world.image));
+        let replicas: BTreeSet<_> = chosen
+            .filter(|(bit, _)| replicas & (1_u8 << bit) != 0)
+            .map(|(_, (id, _))| id)
+            .collect();
+        let request = ReportOfflineRequest {
+            node_id: NodeId(node),
+            broker_epoch,
+            lossy: if lossy { replicas.clone() } else { BTreeSet::new() },
+            offline: Arc::new(OfflineImage { directories: Default::default(), replicas }),
+        };
+        self.world.call(ControllerRequest::ReportOffline(request)).unwrap();
+    }
+
     fn allocate(&mut self, node: i32) {
         let Some(broker) = self.world.image.broker(NodeId(node)) else { return };
         let broker_epoch = broker.broker_epoch;
@@ -283,14 +310,14 @@ fn check_state(image: &MetadataImage) {
             "{id:?} has eligible leaders beside a full ISR: {partition:?}"
         );
         for member in &partition.isr {
-            assert!(image.is_active(*member), "{id:?} has {member} in sync: {partition:?}");
+            assert!(image.can_serve(*member, id), "{id:?} has {member} in sync: {partition:?}");
         }
         if let Some(leader) = partition.leader.known() {
-            assert!(image.is_active(leader), "{id:?} is led by {leader}");
+            assert!(image.can_serve(leader, id), "{id:?} is led by {leader}");
             assert!(partition.last_known_elr.is_empty());
         } else {
             let complete = partition.isr.iter().chain(&partition.elr);
-            let candidates: Vec<_> = complete.filter(|node| image.is_active(**node)).collect();
+            let candidates: Vec<_> = complete.filter(|node| image.can_serve(**node, id)).collect();
             assert!(candidates.is_empty(), "{id:?} has no leader, beside {candidates:?}");
         }
     }

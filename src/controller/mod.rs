@@ -12,6 +12,7 @@ mod heartbeat;
 #[cfg(test)]
 mod history_test;
 mod liveness;
+mod offline;
 mod partition_change;
 mod partitions;
 mod placement;
@@ -131,5 +132,6 @@ fn decide_call(
         }
         ControllerRequest::Drain { node_id } => brokers::drain(image, *node_id),
         ControllerRequest::UnregisterBroker { node_id } => brokers::unregister(image, *node_id),
+        ControllerRequest::ReportOffline(request) => offline::report(image, request),
     }
 }

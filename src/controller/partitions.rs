@@ -95,7 +95,7 @@ fn alter_partition(
         wanted.recovery = LeaderRecovery::Recovered;
     }
     let rules = Rules {
-        acceptable: &|node| image.is_active(node),
+        acceptable: &|node| image.can_serve(node, proposal.partition),
         unclean_shutdown: None,
         min_isr: image.min_isr(&topic.name),
     };
@@ -160,7 +160,8 @@ fn check(
     fail(!proposal.recovered && (was_recovered || isr.len() > 1), ErrorCode::InvalidRequest)?;
     let eligible = proposal.isr.iter().all(|(node_id, epoch)| {
         image.broker(*node_id).is_some_and(|broker| {
-            broker.is_active() && (*epoch == BrokerEpoch::NONE || *epoch == broker.broker_epoch)
+            image.can_serve(*node_id, proposal.partition)
+                && (*epoch == BrokerEpoch::NONE || *epoch == broker.broker_epoch)
         })
     });
     fail(!eligible, ErrorCode::IneligibleReplica)

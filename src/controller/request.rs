@@ -1,11 +1,11 @@
 //! What can be asked of the active controller, and its answers. Any node forwards these to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::metadata::{PartitionImage, RegisterBrokerRecord};
+use crate::metadata::{OfflineImage, PartitionImage, RegisterBrokerRecord};
 use crate::protocol::ErrorCode;
 use crate::types::{
     BrokerEpoch, ClusterId, ConfigResource, LeaderEpoch, MetadataIndex, NodeId, PartitionEpoch,
@@ -61,6 +61,7 @@ pub enum ControllerRequest {
     UnregisterBroker {
         node_id: NodeId,
     },
+    ReportOffline(ReportOfflineRequest),
 }
 
 /// The answer to the request of the same name.
@@ -110,6 +111,16 @@ pub struct RegisterBrokerRequest {
     pub previous_broker_epoch: BrokerEpoch,
     /// Set by the controller's shell after a probe showed that the registered incarnation is gone.
     pub supersede: bool,
+}
+
+/// All that a broker cannot serve, as of now. Answered with [`ControllerReply::Done`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportOfflineRequest {
+    pub node_id: NodeId,
+    pub broker_epoch: BrokerEpoch,
+    pub offline: Arc<OfflineImage>,
+    /// Those of its replicas that may lack records that they had acknowledged: they are no eligible leaders any more.
+    pub lossy: BTreeSet<TopicIdPartition>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

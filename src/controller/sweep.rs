@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::partition_change::{Rules, partition_change};
+use crate::metadata::config::MinIsr;
 use crate::metadata::{
     MetadataImage, MetadataRecord, PartitionChangeRecord, PartitionImage, TopicImage,
 };
-use crate::types::NodeId;
+use crate::types::{NodeId, TopicIdPartition};
 
 pub(super) struct Sweep<'a> {
     pub image: &'a MetadataImage,
-    /// See [`Rules::acceptable`].
+    /// See [`Rules::acceptable`]; what `image` says of single replicas comes on top.
     pub acceptable: &'a dyn Fn(NodeId) -> bool,
     pub unclean_shutdown: Option<NodeId>,
 }
@@ -31,24 +32,36 @@ impl Sweep<'_> {
     ) -> Vec<MetadataRecord> {
         let mut records = Vec::new();
         for topic in topics {
-            let mut rules = None;
+            let mut min_isr = None;
             for (partition, old) in (0..).zip(&topic.partitions) {
                 let Some(wanted) = wanted(old) else { continue };
-                let rules = rules.get_or_insert_with(|| Rules {
-                    acceptable: self.acceptable,
-                    unclean_shutdown: self.unclean_shutdown,
-                    min_isr: self.image.min_isr(&topic.name),
-                });
-                if let Some(state) = partition_change(old, wanted, rules) {
-                    records.push(MetadataRecord::PartitionChange(PartitionChangeRecord {
-                        topic_id: topic.topic_id,
-                        partition,
-                        state: Arc::new(state),
-                    }));
-                }
+                let min_isr = *min_isr.get_or_insert_with(|| self.image.min_isr(&topic.name));
+                let id = TopicIdPartition { topic_id: topic.topic_id, partition };
+                records.extend(self.change(id, old, wanted, min_isr));
             }
         }
         records
+    }
+
+    /// What a partition becomes; `None` when that is what it is.
+    pub(super) fn change(
+        &self,
+        id: TopicIdPartition,
+        old: &PartitionImage,
+        wanted: PartitionImage,
+        min_isr: MinIsr,
+    ) -> Option<MetadataRecord> {
+        let rules = Rules {
+            acceptable: &|node| (self.acceptable)(node) && self.image.is_online(node, id),
+            unclean_shutdown: self.unclean_shutdown,
+            min_isr,
+        };
+        let state = partition_change(old, wanted, &rules)?;
+        Some(MetadataRecord::PartitionChange(PartitionChangeRecord {
+            topic_id: id.topic_id,
+            partition: id.partition,
+            state: Arc::new(state),
+        }))
     }
 
     /// Takes a broker out of every ISR, and with it out of every leadership.

@@ -175,6 +175,12 @@ fn describe(request: &ControllerRequest) -> String {
         }
         ControllerRequest::Drain { node_id } => format!("drain broker {node_id}"),
         ControllerRequest::UnregisterBroker { node_id } => format!("unregister broker {node_id}"),
+        ControllerRequest::ReportOffline(request) => format!(
+            "broker {} cannot serve {} replicas; directories {:?}",
+            request.node_id,
+            request.offline.replicas.len(),
+            request.offline.directories
+        ),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use super::record::{PartitionImage, RegisterBrokerRecord};
+use super::record::{OfflineImage, PartitionImage, RegisterBrokerRecord};
 use crate::types::{
     BrokerEpoch, ConfigResource, MetadataIndex, NodeId, TimestampMs, TopicId, TopicIdPartition,
 };
@@ -30,6 +30,8 @@ pub struct MetadataImage {
     pub sequences: OrdMap<NodeId, (u64, Vec<u8>)>,
     /// Rolling digest of all batches and of what they made (replication.md 1.1 R7).
     pub digest: u128,
+    /// Per broker, what it cannot serve. Those that can serve everything are not here.
+    pub offline: OrdMap<NodeId, Arc<OfflineImage>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +72,16 @@ impl MetadataImage {
     /// Registered, unfenced, not in controlled shutdown.
     pub fn is_active(&self, id: NodeId) -> bool {
         self.broker(id).is_some_and(|broker| broker.is_active())
+    }
+
+    /// Whether the broker has not said that its replica is out of service.
+    pub fn is_online(&self, id: NodeId, partition: TopicIdPartition) -> bool {
+        self.offline.get(&id).is_none_or(|offline| !offline.replicas.contains(&partition))
+    }
+
+    /// Whether the replica may lead, or be in sync, as far as its broker is concerned.
+    pub fn can_serve(&self, id: NodeId, partition: TopicIdPartition) -> bool {
+        self.is_active(id) && self.is_online(id, partition)
     }
 }
 

@@ -4,14 +4,14 @@
 //! say what *is*, never what somebody asked for (design D3). New variants are appended at the end of the enum, and are
 //! written only when `metadata.version` allows them; a node that reads a variant it does not know stops.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::{
     BrokerEpoch, ConfigResource, DirectoryId, Endpoints, IncarnationId, LeaderEpoch, MetadataIndex,
-    NodeId, PartitionEpoch, RaftNodeId, TimestampMs, TopicId,
+    NodeId, PartitionEpoch, RaftNodeId, TimestampMs, TopicId, TopicIdPartition,
 };
 
 /// Format of [`MetadataBatch`]. A node refuses batches with a higher number.
@@ -78,6 +78,21 @@ pub enum MetadataRecord {
         index: MetadataIndex,
         digest: u128,
     },
+    /// All that a broker cannot serve from now on, in place of what it said before.
+    Offline {
+        node_id: NodeId,
+        broker_epoch: BrokerEpoch,
+        offline: Arc<OfflineImage>,
+    },
+}
+
+/// What a broker cannot serve although it is alive.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfflineImage {
+    /// Log directories, and what is wrong with each.
+    pub directories: BTreeMap<String, String>,
+    /// Replicas: those in these directories, and those whose log is damaged.
+    pub replicas: BTreeSet<TopicIdPartition>,
 }
 
 /// A new registration. Its broker epoch is the index at which it is replayed. It starts fenced.

@@ -10,7 +10,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{
     BATCH_VERSION, BrokerChangeRecord, BrokerImage, MetadataBatch, MetadataImage, MetadataRecord,
-    PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, TopicImage, TopicRecord,
+    OfflineImage, PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, TopicImage,
+    TopicRecord,
 };
 use crate::codec;
 use crate::types::{BrokerEpoch, ConfigResource, MetadataIndex, NodeId, TopicId};
@@ -92,6 +93,7 @@ impl MetadataImage {
             MetadataRecord::RegisterBroker(record) => self.replay_registration(index, record),
             MetadataRecord::UnregisterBroker { node_id } => {
                 self.sequences.remove(node_id);
+                self.offline.remove(node_id);
                 match self.brokers.remove(node_id) {
                     Some(_) => Ok(()),
                     None => Err(ReplayError::UnknownBroker(*node_id)),
@@ -143,6 +145,17 @@ impl MetadataImage {
                 }
                 Ok(())
             }
+            MetadataRecord::Offline { node_id, broker_epoch, offline } => {
+                if self.broker(*node_id).is_none_or(|known| known.broker_epoch != *broker_epoch) {
+                    return Err(ReplayError::UnknownBroker(*node_id));
+                }
+                if **offline == OfflineImage::default() {
+                    self.offline.remove(node_id);
+                } else {
+                    self.offline.insert(*node_id, offline.clone());
+                }
+                Ok(())
+            }
         }
     }
 
@@ -169,8 +182,9 @@ impl MetadataImage {
             shutdown_index: 0,
         };
         self.brokers.insert(record.node_id, Arc::new(broker));
-        // Requests are numbered per incarnation.
+        // Requests are numbered per incarnation, and it says anew what it cannot serve before it is unfenced.
         self.sequences.remove(&record.node_id);
+        self.offline.remove(&record.node_id);
         Ok(())
     }
 

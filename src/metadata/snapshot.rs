@@ -3,9 +3,9 @@
 use super::MetadataImage;
 use crate::codec::{self, Envelope};
 
-/// 1 GiB is far above the image of a million partitions.
+/// 1 GiB is far above the image of a million partitions. Version 1 ends before `offline`.
 const SNAPSHOT: Envelope =
-    Envelope { what: "metadata snapshot", magic: *b"KTsn", version: 1, size_max: 1 << 30 };
+    Envelope { what: "metadata snapshot", magic: *b"KTsn", version: 2, size_max: 1 << 30 };
 
 impl MetadataImage {
     /// The bytes of a snapshot.
@@ -15,6 +15,11 @@ impl MetadataImage {
 
     /// Reads what [`MetadataImage::to_snapshot`] wrote.
     pub fn from_snapshot(bytes: &[u8]) -> Result<Self, codec::Error> {
-        SNAPSHOT.open(bytes)
+        let body = SNAPSHOT.open_bytes(bytes)?;
+        let decode = |body| codec::decode(SNAPSHOT.what, body, SNAPSHOT.size_max);
+        match bytes[4..6] {
+            [0, 1] => decode(&[body, &codec::encode(&Self::default().offline)].concat()),
+            _ => decode(body),
+        }
     }
 }

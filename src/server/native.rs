@@ -214,7 +214,7 @@ impl Service {
         MetadataReply {
             cluster_id: quorum.cluster_id,
             controller: quorum.leader_id,
-            brokers: image.brokers.values().map(|broker| broker_view(broker)).collect(),
+            brokers: image.brokers.values().map(|broker| broker_view(&image, broker)).collect(),
             topics,
             unknown,
         }
@@ -234,6 +234,7 @@ impl Service {
             ControllerRequest::RegisterBroker(_)
             | ControllerRequest::Heartbeat(_)
             | ControllerRequest::AlterPartition(_)
+            | ControllerRequest::ReportOffline(_)
             | ControllerRequest::AllocateProducerIds { .. } => {
                 let message = "only nodes may ask this, on the peers port";
                 return Err(Refusal::new(ErrorCode::InvalidRequest, message));
@@ -326,8 +327,11 @@ fn read_slices(found: Vec<Result<FetchedSlice, PartitionError>>) -> Reply {
     Reply { payload: payload.into(), ..Reply::new(&FetchReply { results }) }
 }
 
-fn broker_view(broker: &BrokerImage) -> BrokerView {
+fn broker_view(image: &MetadataImage, broker: &BrokerImage) -> BrokerView {
+    let offline = image.offline.get(&broker.registration.node_id);
     BrokerView {
+        offline_directories: offline.map(|it| it.directories.clone()).unwrap_or_default(),
+        offline_replicas: offline.map_or(0, |it| it.replicas.len() as u64),
         node_id: broker.registration.node_id,
         endpoints: broker.registration.endpoints.clone(),
         rack: broker.registration.rack.clone(),

@@ -1,14 +1,13 @@
 //! What storage is told at start.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Error;
 use crate::metadata::config::Durability;
 
-/// Called once per directory that goes offline, on that directory's flusher thread.
-pub type OnOffline = Arc<dyn Fn(&Path, &Error) + Send + Sync>;
+/// Called when [`super::LogDirs::offline_logs`] may have changed. On any thread, under a log's lock: it must only notify.
+pub type OnTrouble = Arc<dyn Fn() + Send + Sync>;
 
 pub struct StorageConfig {
     /// New partitions go to the directory with the fewest.
@@ -17,7 +16,7 @@ pub struct StorageConfig {
     pub durability: Durability,
     /// Threads that recover partitions at start.
     pub recovery_threads: usize,
-    pub on_offline: OnOffline,
+    pub on_trouble: OnTrouble,
 }
 
 impl fmt::Debug for StorageConfig {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::flusher::Unsynced;
 use super::fs::{self, Durable};
 use super::log::FoundLog;
-use super::log_dir::{CLEAN_SHUTDOWN, LogDir};
+use super::log_dir::{CLEAN_SHUTDOWN, LogDir, OfflineLog};
 use super::start::{self, OpenedDir};
 use super::{Error, PartitionLog, Result, StorageConfig, flusher, housekeeper};
 use crate::metadata::config::TopicConfig;
@@ -33,6 +33,7 @@ pub struct LogDirs {
 struct Inner {
     dirs: Vec<OpenedDir>,
     previous_broker_epoch: BrokerEpoch,
+    has_unread: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -50,27 +51,34 @@ impl LogDirs {
         let mut dirs = Vec::with_capacity(config.dirs.len());
         let mut found: Vec<(Arc<LogDir>, FoundLog)> = Vec::new();
         for path in &config.dirs {
-            let (dir, logs) = start::open_dir(path, config.durability)?;
+            let on_trouble = Arc::clone(&config.on_trouble);
+            let dir = Arc::new(LogDir::new(path.clone(), config.durability, on_trouble));
+            let (dir, logs) = start::open_or_fail(dir)?;
             found.extend(logs.into_iter().map(|log| (Arc::clone(&dir.dir), log)));
             dirs.push(dir);
         }
         let logs = start::recover(found, config.recovery_threads)?;
-        let epoch = |dir: &OpenedDir| dir.previous_broker_epoch;
-        let first_epoch = dirs.first().map_or(BrokerEpoch::NONE, epoch);
-        let all_agree = dirs.iter().all(|dir| epoch(dir) == first_epoch);
+        let mut epochs = dirs
+            .iter()
+            .filter(|opened| opened.dir.offline().is_none())
+            .map(|opened| opened.previous_broker_epoch);
+        let Some(first_epoch) = epochs.next() else {
+            let failed = dirs.iter().find_map(|opened| opened.dir.offline().cloned());
+            return Err(failed.unwrap_or_else(no_directory));
+        };
+        let all_agree = epochs.all(|epoch| epoch == first_epoch);
         let previous_broker_epoch = if all_agree { first_epoch } else { BrokerEpoch::NONE };
 
         let mut threads = Vec::new();
         for OpenedDir { dir, .. } in &dirs {
             let (flushed, kept) = (Arc::clone(dir), Arc::clone(dir));
-            let (on_durable, on_offline) =
-                (Arc::clone(&on_durable), Arc::clone(&config.on_offline));
-            threads.push(spawn("log-flusher", move || {
-                flusher::run(&flushed, &on_durable, &on_offline);
-            })?);
+            let on_durable = Arc::clone(&on_durable);
+            threads.push(spawn("log-flusher", move || flusher::run(&flushed, &on_durable))?);
             threads.push(spawn("log-keeper", move || housekeeper::run(&kept))?);
         }
-        let inner = Inner { dirs, previous_broker_epoch, threads: Mutex::new(threads) };
+        let has_unread = dirs.iter().any(|opened| opened.dir.offline().is_some());
+        let threads = Mutex::new(threads);
+        let inner = Inner { dirs, previous_broker_epoch, has_unread, threads };
         for log in &logs {
             // What a killed process left in the page cache is not on disk yet.
             if log.durable_end_offset() < log.end_offset() {
@@ -88,7 +96,7 @@ impl LogDirs {
         config: Arc<TopicConfig>,
     ) -> Result<Arc<PartitionLog>> {
         let mut online = None;
-        let mut offline = Error::malformed(Path::new("log.dirs"), "no log directory");
+        let mut offline = no_directory();
         for OpenedDir { dir, .. } in &self.inner.dirs {
             let logs = dir.logs.lock();
             if let Some(log) = logs.get(name) {
@@ -166,11 +174,37 @@ impl LogDirs {
         self.inner.previous_broker_epoch
     }
 
+    /// Logs that must not serve. Not those of directories that could not be read at start: nobody knows which they are.
+    pub fn offline_logs(&self) -> Vec<OfflineLog> {
+        let mut found = Vec::new();
+        self.inner.dirs.iter().for_each(|opened| opened.dir.offline_logs(&mut found));
+        found
+    }
+
+    /// Whether some directory was not read to its end at start, so that it may hold logs that nobody knows of.
+    pub fn has_unread(&self) -> bool {
+        self.inner.has_unread
+    }
+
+    /// The directories that can be written.
+    pub fn online(&self) -> Vec<PathBuf> {
+        let online = self.inner.dirs.iter().filter(|opened| opened.dir.offline().is_none());
+        online.map(|opened| opened.dir.path.clone()).collect()
+    }
+
+    pub fn is_all_offline(&self) -> bool {
+        self.inner.dirs.iter().all(|opened| opened.dir.offline().is_some())
+    }
+
     /// Directories that failed, and why.
     pub fn offline(&self) -> Vec<(PathBuf, Error)> {
         let error = |dir: &LogDir| Some((dir.path.clone(), dir.offline()?.clone()));
         self.inner.dirs.iter().filter_map(|opened| error(&opened.dir)).collect()
     }
+}
+
+fn no_directory() -> Error {
+    Error::malformed(Path::new("log.dirs"), "no log directory")
 }
 
 /// `<topic>-<partition>.<unique>-<suffix>`, the topic cut so that it is a valid file name.

@@ -25,7 +25,7 @@ fn in_fsync_mode_the_durable_end_follows_and_says_so() {
         dirs: vec![temp.path().to_path_buf()],
         durability: Durability::Fsync,
         recovery_threads: 1,
-        on_offline: Arc::new(|_, _| {}),
+        on_trouble: Arc::new(|| {}),
     };
     let on_durable = move |log: &super::PartitionLog| {
         assert!(log.durable_end_offset() > 0);
@@ -97,7 +97,7 @@ fn a_failed_write_takes_the_directory_offline_for_good() {
         dirs: vec![dir.clone()],
         durability: Durability::Fsync,
         recovery_threads: 1,
-        on_offline: Arc::new(move |_, _| {
+        on_trouble: Arc::new(move || {
             counter.fetch_add(1, Ordering::SeqCst);
         }),
     };

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::config::OnOffline;
 use super::log::Dirty;
 use super::log_dir::LogDir;
 use super::{OnDurable, PartitionLog, Result, fs};
@@ -23,16 +22,12 @@ const GATHERING_MAX: Duration = Duration::from_millis(150);
 const RETRY_WAIT: Duration = Duration::from_millis(50);
 
 /// Runs until the queue says `stopping`.
-pub(super) fn run(dir: &LogDir, on_durable: &OnDurable, on_offline: &OnOffline) {
-    let mut is_reported = false;
+pub(super) fn run(dir: &LogDir, on_durable: &OnDurable) {
     let mut gathering = Gathering::default();
     loop {
         let mut dirty = {
             let mut queue = dir.flush.work.lock();
-            while queue.dirty.is_empty()
-                && !queue.stopping
-                && (is_reported || dir.offline().is_none())
-            {
+            while queue.dirty.is_empty() && !queue.stopping {
                 dir.flush.wake.wait(&mut queue);
             }
             if queue.stopping {
@@ -40,11 +35,7 @@ pub(super) fn run(dir: &LogDir, on_durable: &OnDurable, on_offline: &OnOffline) 
             }
             std::mem::take(&mut queue.dirty)
         };
-        if let Some(error) = dir.offline() {
-            if !is_reported {
-                is_reported = true;
-                on_offline(&dir.path, error);
-            }
+        if dir.offline().is_some() {
             continue;
         }
         gathering.add_new(dir, &mut dirty);

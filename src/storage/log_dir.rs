@@ -7,7 +7,7 @@
 //! Both threads sleep without a timeout when there is nothing to do.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,10 +16,11 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 
 use super::checkpoint::{OffsetMap, format_offsets};
+use super::config::OnTrouble;
 use super::fs::{self, Durable};
 use super::{Error, PartitionLog, Result};
 use crate::metadata::config::{Durability, TopicConfig};
-use crate::types::{Offset, TopicPartition};
+use crate::types::{Offset, TopicIdPartition, TopicPartition};
 
 pub(super) const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 pub(super) const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
@@ -27,11 +28,22 @@ pub(super) const LOG_STARTS: &str = "log-start-offset-checkpoint";
 pub(super) const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 pub(super) const LOCK: &str = ".lock";
 
+/// A log that must not serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfflineLog {
+    pub id: TopicIdPartition,
+    /// It may lack records that it counted as stored: a page cache that could not be written, or damage.
+    pub lossy: bool,
+}
+
 pub(super) struct LogDir {
     pub(super) path: PathBuf,
     /// Of topics that do not say themselves.
     durability: Durability,
     offline: OnceLock<Error>,
+    /// Logs that have to be repaired before they may serve.
+    damaged: Mutex<BTreeSet<TopicIdPartition>>,
+    on_trouble: OnTrouble,
     pub(super) logs: Mutex<BTreeMap<TopicPartition, Arc<PartitionLog>>>,
     pub(super) flush: Queue<FlushQueue>,
     pub(super) chores: Queue<Chores>,
@@ -108,11 +120,13 @@ impl Chores {
 }
 
 impl LogDir {
-    pub(super) fn new(path: PathBuf, durability: Durability) -> Self {
+    pub(super) fn new(path: PathBuf, durability: Durability, on_trouble: OnTrouble) -> Self {
         Self {
             path,
             durability,
             offline: OnceLock::new(),
+            damaged: Mutex::default(),
+            on_trouble,
             logs: Mutex::default(),
             flush: Queue::default(),
             chores: Queue::default(),
@@ -147,9 +161,30 @@ impl LogDir {
         }
         if self.offline.set(error.clone()).is_ok() {
             tracing::error!(dir = %self.path.display(), %error, "log directory goes offline");
-            self.flush.wake.notify_one();
+            (self.on_trouble)();
         }
         error
+    }
+
+    /// A log was found damaged, so that it must not serve; or it is whole again.
+    pub(super) fn set_damaged(&self, log: TopicIdPartition, is_damaged: bool) {
+        let mut damaged = self.damaged.lock();
+        if if is_damaged { damaged.insert(log) } else { damaged.remove(&log) } {
+            drop(damaged);
+            (self.on_trouble)();
+        }
+    }
+
+    /// What cannot serve here, and whether it may lack records that counted as stored.
+    pub(super) fn offline_logs(&self, found: &mut Vec<OfflineLog>) {
+        found.extend(self.damaged.lock().iter().map(|&id| OfflineLog { id, lossy: true }));
+        if self.offline().is_some() {
+            let logs = self.logs.lock();
+            found.extend(logs.values().map(|log| OfflineLog {
+                id: log.id(),
+                lossy: log.config().durability.unwrap_or(self.durability) == Durability::PageCache,
+            }));
+        }
     }
 
     /// Asks the housekeeper to write the high watermarks in a while.

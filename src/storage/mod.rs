@@ -35,10 +35,11 @@ mod retention_test;
 #[cfg(test)]
 mod test_support;
 
-pub use config::{OnOffline, StorageConfig};
+pub use config::{OnTrouble, StorageConfig};
 pub use dirs::{LogDirs, OnDurable, RecoveredLogs};
 pub use error::{AppendError, Error, ReadError};
 pub use log::{Appended, LeaderAppend, PartitionLog, TimestampedOffset};
+pub use log_dir::OfflineLog;
 pub use slice::Slice;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -278,7 +278,7 @@ fn foreign_directories_are_left_alone_or_set_aside() {
         dirs: vec![disk.path().to_path_buf()],
         durability: Durability::PageCache,
         recovery_threads: 1,
-        on_offline: std::sync::Arc::new(|_, _| {}),
+        on_trouble: std::sync::Arc::new(|| {}),
     };
     let second = LogDirs::open(config, std::sync::Arc::new(|_| {})).map(|_| ());
     assert!(matches!(second, Err(Error::Locked { .. })));

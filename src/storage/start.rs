@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
@@ -16,7 +15,7 @@ use super::fs::{self, read_if_exists, remove_if_exists, sync_dir};
 use super::log::{FoundLog, PARTITION_METADATA, open_log};
 use super::log_dir::{CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOCK, LOG_STARTS, LogDir, RECOVERY_POINTS};
 use super::{Error, PartitionLog, Result};
-use crate::metadata::config::{Durability, TopicConfig};
+use crate::metadata::config::TopicConfig;
 use crate::types::time::now;
 use crate::types::{BrokerEpoch, TopicPartition};
 
@@ -24,7 +23,20 @@ use crate::types::{BrokerEpoch, TopicPartition};
 pub(super) struct OpenedDir {
     pub(super) dir: Arc<LogDir>,
     pub(super) previous_broker_epoch: BrokerEpoch,
-    _lock: File,
+    /// None of an offline directory.
+    _lock: Option<File>,
+}
+
+/// As [`open_dir`]; a directory that cannot be read or written is offline from the start.
+pub(super) fn open_or_fail(dir: Arc<LogDir>) -> Result<(OpenedDir, Vec<FoundLog>)> {
+    match open_dir(dir.clone()) {
+        Err(error @ Error::Io { .. }) if !error.is_resource_limit() => {
+            dir.fail(error);
+            let previous_broker_epoch = BrokerEpoch::NONE;
+            Ok((OpenedDir { dir, previous_broker_epoch, _lock: None }, Vec::new()))
+        }
+        other => other,
+    }
 }
 
 #[derive(Deserialize)]
@@ -47,12 +59,13 @@ pub(super) fn raise_descriptor_limit() {
 
 /// Takes a directory into possession and lists its partitions. The clean-shutdown mark is gone afterwards, so that a
 /// crash from here on is one.
-pub(super) fn open_dir(path: &Path, durability: Durability) -> Result<(OpenedDir, Vec<FoundLog>)> {
+fn open_dir(dir: Arc<LogDir>) -> Result<(OpenedDir, Vec<FoundLog>)> {
+    let path = &dir.path;
     fs::create_dir_all(path)?;
     let lock_path = path.join(LOCK);
     let lock = File::create(&lock_path).map_err(Error::io("create", &lock_path))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| Error::Locked { dir: path.to_path_buf() })?;
+        .map_err(|_| Error::Locked { dir: path.clone() })?;
 
     let mark_path = path.join(CLEAN_SHUTDOWN);
     let mark = read_if_exists(&mark_path)?
@@ -61,11 +74,10 @@ pub(super) fn open_dir(path: &Path, durability: Durability) -> Result<(OpenedDir
     remove_if_exists(&mark_path)?;
     sync_dir(path)?;
 
-    let dir = Arc::new(LogDir::new(path.to_path_buf(), durability));
     let found = list_partitions(&dir, mark.is_some())?;
     let previous_broker_epoch =
         mark.map_or(BrokerEpoch::NONE, |mark| BrokerEpoch(mark.broker_epoch));
-    Ok((OpenedDir { dir, previous_broker_epoch, _lock: lock }, found))
+    Ok((OpenedDir { dir, previous_broker_epoch, _lock: Some(lock) }, found))
 }
 
 fn list_partitions(dir: &LogDir, is_trusted: bool) -> Result<Vec<FoundLog>> {
@@ -139,8 +151,15 @@ pub(super) fn recover(
                     let Some((dir, log)) = job else {
                         return;
                     };
-                    let result = open_log(&dir, log, Arc::clone(&config));
-                    results.lock().push(result);
+                    if dir.offline().is_some() {
+                        continue;
+                    }
+                    match open_log(&dir, log, Arc::clone(&config)) {
+                        Err(error @ Error::Io { .. }) if !error.is_resource_limit() => {
+                            dir.fail(error);
+                        }
+                        result => results.lock().push(result),
+                    }
                 }
             });
         }

@@ -47,7 +47,7 @@ impl Disk {
             dirs: vec![self.path().to_path_buf()],
             durability: self.durability,
             recovery_threads: 2,
-            on_offline: Arc::new(|_, _| {}),
+            on_trouble: Arc::new(|| {}),
         };
         let (dirs, logs) = LogDirs::open(config, Arc::new(|_| {}))?;
         self.dirs = Some(dirs);

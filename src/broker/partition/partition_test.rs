@@ -62,7 +62,7 @@ impl Broker {
             dirs: vec![temp.path().to_path_buf()],
             durability,
             recovery_threads: 1,
-            on_offline: Arc::new(|_, error| panic!("{error}")),
+            on_trouble: Arc::new(|| panic!("trouble with a log directory")),
         };
         let registered: Arc<OnceLock<Arc<Partition>>> = Arc::default();
         let on_durable = {

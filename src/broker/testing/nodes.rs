@@ -1,6 +1,7 @@
 //! Brokers with real logs and real sockets on loopback, under a controller in memory.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub(in crate::broker) struct Nodes {
     pub(in crate::broker) controller: Arc<MemoryController>,
     nodes: BTreeMap<NodeId, TestNode>,
     durability: Durability,
+    /// Each has two log directories, `a` and `b`.
+    directories: BTreeMap<NodeId, TempDir>,
 }
 
 pub(in crate::broker) struct TestNode {
@@ -39,7 +42,6 @@ pub(in crate::broker) struct TestNode {
     /// Dropped like a killed process: tasks and sockets end at once.
     runtimes: Option<[Runtime; 2]>,
     _stop_peers: watch::Sender<bool>,
-    _directory: TempDir,
 }
 
 /// What `node` does for peers, before and after it has a broker.
@@ -78,10 +80,11 @@ impl Nodes {
     /// Brokers 1 to `count`, all unfenced.
     pub(in crate::broker) async fn start(count: i32, durability: Durability) -> Self {
         let controller = MemoryController::new();
-        let mut nodes = Self { controller, nodes: BTreeMap::new(), durability };
+        let mut nodes =
+            Self { controller, nodes: BTreeMap::new(), durability, directories: BTreeMap::new() };
         for node_id in (1..=count).map(NodeId) {
-            let node = nodes.start_node(node_id).await;
-            nodes.nodes.insert(node_id, node);
+            nodes.directories.insert(node_id, tempfile::tempdir().expect("a directory"));
+            nodes.restart(node_id).await;
         }
         for node in nodes.nodes.values() {
             until("every broker is ready", || node.broker.readiness().is_ok()).await;
@@ -89,12 +92,23 @@ impl Nodes {
         nodes
     }
 
+    /// One of the two log directories of a broker.
+    pub(in crate::broker) fn log_dir(&self, node_id: NodeId, name: &str) -> PathBuf {
+        self.directories[&node_id].path().join(name)
+    }
+
+    /// After it was killed.
+    pub(in crate::broker) async fn restart(&mut self, node_id: NodeId) {
+        let node = self.start_node(node_id).await;
+        self.nodes.insert(node_id, node);
+    }
+
     async fn start_node(&self, node_id: NodeId) -> TestNode {
         let [control, data] = [runtime(), runtime()];
-        let directory = tempfile::tempdir().expect("a directory");
+        let log_dirs = ["a", "b"].map(|name| self.log_dir(node_id, name)).to_vec();
         let (stop_peers, stopped) = watch::channel(false);
         let (metadata, durability) = (self.controller.clone(), self.durability);
-        let (log_dir, data_handle) = (directory.path().to_owned(), data.handle().clone());
+        let data_handle = data.handle().clone();
         let starting = control.spawn(async move {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
             let port = listener.local_addr().expect("bound").port();
@@ -107,7 +121,7 @@ impl Nodes {
             let config = BrokerConfig {
                 endpoints: Endpoints { client: here.clone(), peer: here.clone(), admin: here },
                 rack: None,
-                log_dirs: vec![log_dir],
+                log_dirs,
                 durability,
                 static_configs: BTreeMap::new(),
                 heartbeat_interval: Duration::from_millis(100),
@@ -125,7 +139,6 @@ impl Nodes {
             broker: starting.await.expect("no panic"),
             runtimes: Some([control, data]),
             _stop_peers: stop_peers,
-            _directory: directory,
         }
     }
 

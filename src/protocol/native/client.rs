@@ -34,6 +34,10 @@ pub struct BrokerView {
     pub broker_epoch: i64,
     pub fenced: bool,
     pub in_controlled_shutdown: bool,
+    /// Log directories that failed, and why.
+    pub offline_directories: BTreeMap<String, String>,
+    /// How many of its replicas it cannot serve.
+    pub offline_replicas: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,6 +10,7 @@ use crate::protocol::kafka::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, DescribedPartition,
     DescribedTopic, Nullable, Text, TopicPartitionCursor,
 };
+use crate::types::TopicIdPartition;
 
 /// Most partitions in one page, whatever the client asks for.
 const PAGE_MAX: usize = 2_000;
@@ -80,6 +81,7 @@ fn describe(
     let partitions = (0..).zip(&topic.partitions).skip(first).take(limit);
     let partitions = partitions.map(|(partition_index, partition)| {
         let (error, leader) = view::live_leader(image, partition);
+        let id = TopicIdPartition { topic_id: topic.topic_id, partition: partition_index };
         DescribedPartition {
             error_code: error.code(),
             partition_index,
@@ -89,7 +91,7 @@ fn describe(
             isr_nodes: view::ids(&partition.isr),
             eligible_leader_replicas: Some(view::ids(&partition.elr)),
             last_known_elr: Some(view::ids(&partition.last_known_elr)),
-            offline_replicas: view::offline(image, partition),
+            offline_replicas: view::offline(image, id, partition),
         }
     });
     DescribedTopic {

@@ -14,7 +14,7 @@ use crate::protocol::kafka::{
     MetadataBroker, MetadataPartition, MetadataRequest, MetadataRequestTopic, MetadataResponse,
     MetadataTopic, OPERATIONS_OMITTED, Text,
 };
-use crate::types::random;
+use crate::types::{TopicIdPartition, random};
 
 /// Topics that one request may create by asking for them. The client asks again for the rest.
 const CREATE_MAX: usize = 100;
@@ -154,6 +154,7 @@ fn while_creating(refused: ErrorCode) -> ErrorCode {
 fn known(image: &MetadataImage, topic: &TopicImage) -> MetadataTopic {
     let partitions = (0..).zip(&topic.partitions).map(|(partition_index, partition)| {
         let (error, leader) = view::live_leader(image, partition);
+        let id = TopicIdPartition { topic_id: topic.topic_id, partition: partition_index };
         MetadataPartition {
             error_code: error.code(),
             partition_index,
@@ -161,7 +162,7 @@ fn known(image: &MetadataImage, topic: &TopicImage) -> MetadataTopic {
             leader_epoch: partition.leader_epoch.0,
             replica_nodes: view::ids(&partition.replicas),
             isr_nodes: view::ids(&partition.isr),
-            offline_replicas: view::offline(image, partition),
+            offline_replicas: view::offline(image, id, partition),
         }
     });
     MetadataTopic {

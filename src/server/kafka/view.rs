@@ -74,9 +74,14 @@ pub(super) fn ids(nodes: &[NodeId]) -> Vec<i32> {
     nodes.iter().map(|id| id.0).collect()
 }
 
-/// Replicas whose broker is away.
-pub(super) fn offline(image: &MetadataImage, partition: &PartitionImage) -> Vec<i32> {
-    let away = partition.replicas.iter().filter(|id| !is_live(image, **id));
+/// Replicas whose broker is away, or cannot serve them.
+pub(super) fn offline(
+    image: &MetadataImage,
+    id: TopicIdPartition,
+    partition: &PartitionImage,
+) -> Vec<i32> {
+    let is_away = |node: &&NodeId| !is_live(image, **node) || !image.is_online(**node, id);
+    let away = partition.replicas.iter().filter(is_away);
     away.map(|id| id.0).collect()
 }
 

@@ -188,6 +188,11 @@ impl PartitionLog {
         }
     }
 
+    /// From now on the log must not serve, because what was stored there is not there any more; or it is whole again.
+    pub fn set_damaged(&self, is_damaged: bool) {
+        self.dir.set_damaged(self.id(), is_damaged);
+    }
+
     /// Bytes of all segments.
     pub fn size(&self) -> u64 {
         self.segments.load().iter().map(|segment| segment.size()).sum()
