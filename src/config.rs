@@ -62,6 +62,8 @@ keys! {
     HEARTBEAT_INTERVAL "broker.heartbeat.interval.ms" = "100", "Between two heartbeats to the active controller.";
     SESSION_TIMEOUT "broker.session.timeout.ms" = "700",
         "A broker without heartbeat for this long is fenced.";
+    RETENTION_CHECK "log.retention.check.interval.ms" = "300000",
+        "How often retention looks for what it may delete: what expires in one interval goes at its end.";
     RAFT_HEARTBEAT "controller.quorum.heartbeat.ms" = "50", "Between two Raft heartbeats.";
     ELECTION_TIMEOUT "controller.quorum.election.timeout.ms" = "150",
         "Lowest election timeout of the metadata quorum; the highest is twice as long.";
@@ -91,6 +93,7 @@ pub struct Config {
     pub partition_count: i32,
     pub replication_factor: Option<i16>,
     pub durability: Durability,
+    pub retention_check_interval: Duration,
     pub heartbeat_interval: Duration,
     pub session_timeout: Duration,
     pub raft_heartbeat: Duration,
@@ -223,6 +226,7 @@ impl<'a> Reader<'a> {
             } else {
                 Durability::PageCache
             },
+            retention_check_interval: self.duration(RETENTION_CHECK),
             heartbeat_interval,
             session_timeout,
             raft_heartbeat,

@@ -143,6 +143,7 @@ impl Node {
                 rack: config.rack.clone(),
                 log_dirs: config.log_dirs.clone(),
                 durability: config.durability,
+                retention_check_interval: config.retention_check_interval,
                 static_configs: config.texts.clone(),
                 heartbeat_interval: config.heartbeat_interval,
                 controlled_shutdown_max: config.controlled_shutdown_timeout,

@@ -19,6 +19,8 @@ pub struct BrokerConfig {
     pub log_dirs: Vec<PathBuf>,
     /// Of topics that do not say themselves.
     pub durability: Durability,
+    /// How often retention may look at partitions.
+    pub retention_check_interval: Duration,
     /// The configuration of the process, by key: for display.
     pub static_configs: BTreeMap<String, String>,
     /// How often the active controller hears of this broker.

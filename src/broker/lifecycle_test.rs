@@ -31,6 +31,7 @@ impl Fixture {
         let storage = StorageConfig {
             dirs: vec![directory.path().to_owned()],
             durability: Durability::Fsync,
+            retention_check_interval: Duration::from_secs(300),
             recovery_threads: 1,
             on_trouble: Arc::new(|| {}),
         };

@@ -181,6 +181,7 @@ async fn open_logs(
     let storage = StorageConfig {
         dirs: config.log_dirs.clone(),
         durability: config.durability,
+        retention_check_interval: config.retention_check_interval,
         recovery_threads: std::thread::available_parallelism().map_or(2, Into::into),
         on_trouble: Arc::new(move || news.notify_one()),
     };

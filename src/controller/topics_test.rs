@@ -172,7 +172,7 @@ fn configs_are_checked() {
         vec![pair("segment.bytes", None)],
         vec![pair("segment.bytes", Some("x"))],
         vec![pair("segment.byte", Some("2000000"))],
-        vec![pair("retention.ms", Some("1"))],
+        vec![pair("remote.storage.enable", Some("true"))],
         vec![pair("segment.ms", Some("1")), pair("segment.ms", Some("1"))],
     ] {
         let topic = CreatableTopic { configs, ..creatable("a", 1) };

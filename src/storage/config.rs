@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::metadata::config::Durability;
 
@@ -14,6 +15,8 @@ pub struct StorageConfig {
     pub dirs: Vec<PathBuf>,
     /// Of topics that do not say themselves.
     pub durability: Durability,
+    /// `log.retention.check.interval.ms`: what expires in one interval goes at its end.
+    pub retention_check_interval: Duration,
     /// Threads that recover partitions at start.
     pub recovery_threads: usize,
     pub on_trouble: OnTrouble,

@@ -18,7 +18,8 @@ use crate::metadata::config::TopicConfig;
 use crate::types::time::now;
 use crate::types::{BrokerEpoch, TopicId, TopicPartition, random};
 
-/// Called on the flusher thread after `durable_end_offset` moved. Must be quick and must not wait for the disk.
+/// Called on the flusher thread after `durable_end_offset` moved, and on the housekeeper's after `durable_start_offset`
+/// did. Must be quick and must not wait for the disk.
 pub type OnDurable = Arc<dyn Fn(&PartitionLog) + Send + Sync>;
 
 /// What was found at start. Logs whose topic the metadata does not know are given to [`LogDirs::set_aside`].
@@ -51,8 +52,7 @@ impl LogDirs {
         let mut dirs = Vec::with_capacity(config.dirs.len());
         let mut found: Vec<(Arc<LogDir>, FoundLog)> = Vec::new();
         for path in &config.dirs {
-            let on_trouble = Arc::clone(&config.on_trouble);
-            let dir = Arc::new(LogDir::new(path.clone(), config.durability, on_trouble));
+            let dir = Arc::new(LogDir::new(path.clone(), &config));
             let (dir, logs) = start::open_or_fail(dir)?;
             found.extend(logs.into_iter().map(|log| (Arc::clone(&dir.dir), log)));
             dirs.push(dir);
@@ -72,9 +72,9 @@ impl LogDirs {
         let mut threads = Vec::new();
         for OpenedDir { dir, .. } in &dirs {
             let (flushed, kept) = (Arc::clone(dir), Arc::clone(dir));
-            let on_durable = Arc::clone(&on_durable);
+            let (on_durable, on_start_durable) = (Arc::clone(&on_durable), Arc::clone(&on_durable));
             threads.push(spawn("log-flusher", move || flusher::run(&flushed, &on_durable))?);
-            threads.push(spawn("log-keeper", move || housekeeper::run(&kept))?);
+            threads.push(spawn("log-keeper", move || housekeeper::run(&kept, &on_start_durable))?);
         }
         let has_unread = dirs.iter().any(|opened| opened.dir.offline().is_some());
         let threads = Mutex::new(threads);
@@ -156,6 +156,7 @@ impl LogDirs {
             });
         }
         logs.remove(log.name());
+        dir.chores.work.lock().retention.remove(log.name());
     }
 
     /// Flushes everything, writes the checkpoints and the clean-shutdown marks, stops the threads. Appends fail

@@ -24,6 +24,7 @@ fn in_fsync_mode_the_durable_end_follows_and_says_so() {
     let config = StorageConfig {
         dirs: vec![temp.path().to_path_buf()],
         durability: Durability::Fsync,
+        retention_check_interval: std::time::Duration::from_secs(300),
         recovery_threads: 1,
         on_trouble: Arc::new(|| {}),
     };
@@ -96,6 +97,7 @@ fn a_failed_write_takes_the_directory_offline_for_good() {
     let config = StorageConfig {
         dirs: vec![dir.clone()],
         durability: Durability::Fsync,
+        retention_check_interval: std::time::Duration::from_secs(300),
         recovery_threads: 1,
         on_trouble: Arc::new(move || {
             counter.fetch_add(1, Ordering::SeqCst);

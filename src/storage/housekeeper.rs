@@ -1,18 +1,20 @@
 //! The housekeeper of a log directory: everything that nobody waits for.
 //!
 //! Syncs complete segments and moves recovery points, writes checkpoints at most every few seconds, removes what was
-//! deleted a while ago, closes files that nobody used. It sleeps without a timeout when none of that is due.
+//! deleted a while ago, closes files that nobody used, carries out retention. It sleeps without a timeout when none of that is due.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::log_dir::{Chores, LogDir};
-use super::{PartitionLog, Result, fs};
-use crate::types::time::now;
+use super::{AppendError, OnDurable, PartitionLog, Result, fs};
+use crate::types::time::{now, wall_ms};
 
 /// Between two writes of the same checkpoint.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
+/// The same, of log starts: deleting records waits for it.
+const LOG_STARTS_INTERVAL: Duration = Duration::from_millis(50);
 /// Files that were not used for one to two of these are closed.
 const COOLING_INTERVAL: Duration = Duration::from_secs(10);
 /// Directories are removed in small groups, because removing thousands at once stalls a file system.
@@ -22,13 +24,16 @@ const REMOVAL_PAUSE: Duration = Duration::from_millis(200);
 /// When which chore is due.
 struct Timetable {
     checkpoints: Instant,
+    log_starts: Instant,
     cooling: Instant,
     removals: Instant,
 }
 
 /// Runs until the queue says `stopping`.
-pub(super) fn run(dir: &LogDir) {
-    let mut due = Timetable { checkpoints: now(), cooling: now(), removals: now() };
+pub(super) fn run(dir: &LogDir, on_durable: &OnDurable) {
+    let start = now();
+    let mut due =
+        Timetable { checkpoints: start, log_starts: start, cooling: start, removals: start };
     loop {
         let sealed = {
             let mut chores = dir.chores.work.lock();
@@ -49,8 +54,11 @@ pub(super) fn run(dir: &LogDir) {
             }
             std::mem::take(&mut chores.sealed)
         };
-        if let Err(error) = sync_sealed(dir, sealed).and_then(|()| write_checkpoints(dir, &mut due))
-        {
+        retain(dir);
+        let written = sync_sealed(dir, sealed)
+            .and_then(|()| write_checkpoints(dir, &mut due))
+            .and_then(|()| write_log_starts(dir, &mut due, on_durable));
+        if let Err(error) = written {
             dir.fail(error);
         }
         cool(dir, &mut due);
@@ -59,9 +67,11 @@ pub(super) fn run(dir: &LogDir) {
 }
 
 fn next_deadline(chores: &Chores, due: &Timetable) -> Option<Instant> {
-    let checkpoints = chores.recovery_points || chores.high_watermarks || chores.log_starts;
+    let checkpoints = chores.recovery_points || chores.high_watermarks;
     [
         checkpoints.then_some(due.checkpoints),
+        chores.log_starts.then_some(due.log_starts),
+        chores.retention.next(),
         (!chores.warm.is_empty()).then_some(due.cooling),
         chores.next_removal().map(|deadline| deadline.max(due.removals)),
     ]
@@ -88,15 +98,11 @@ fn write_checkpoints(dir: &LogDir, due: &mut Timetable) -> Result<()> {
     if due.checkpoints > now() {
         return Ok(());
     }
-    let (recovery_points, high_watermarks, log_starts) = {
+    let (recovery_points, high_watermarks) = {
         let mut chores = dir.chores.work.lock();
-        (
-            std::mem::take(&mut chores.recovery_points),
-            std::mem::take(&mut chores.high_watermarks),
-            std::mem::take(&mut chores.log_starts),
-        )
+        (std::mem::take(&mut chores.recovery_points), std::mem::take(&mut chores.high_watermarks))
     };
-    if dir.offline().is_some() || !(recovery_points || high_watermarks || log_starts) {
+    if dir.offline().is_some() || !(recovery_points || high_watermarks) {
         return Ok(());
     }
     due.checkpoints = now() + CHECKPOINT_INTERVAL;
@@ -106,10 +112,59 @@ fn write_checkpoints(dir: &LogDir, due: &mut Timetable) -> Result<()> {
     if high_watermarks {
         dir.write_high_watermarks()?;
     }
-    if log_starts {
-        dir.write_log_starts()?;
+    Ok(())
+}
+
+/// Writes log starts, and deletes what is below them.
+fn write_log_starts(dir: &LogDir, due: &mut Timetable, on_durable: &OnDurable) -> Result<()> {
+    if due.log_starts > now() {
+        return Ok(());
+    }
+    let (is_wanted, moved) = {
+        let mut chores = dir.chores.work.lock();
+        (std::mem::take(&mut chores.log_starts), std::mem::take(&mut chores.moved_starts))
+    };
+    if !is_wanted || dir.offline().is_some() {
+        return Ok(());
+    }
+    due.log_starts = now() + LOG_STARTS_INTERVAL;
+    dir.write_log_starts()?;
+    for log in moved {
+        on_durable(&log);
+        match log.drop_below_start() {
+            // It was deleted meanwhile, or the directory has failed.
+            Ok(()) | Err(AppendError::Closed) => {}
+            Err(AppendError::Storage(error)) if log.is_gone() && error.is_not_found() => {}
+            Err(AppendError::Storage(error)) => return Err(error),
+            Err(error) => tracing::warn!(log = %log.name(), %error, "cannot drop segments"),
+        }
     }
     Ok(())
+}
+
+/// Looks at the logs of which something may have expired.
+fn retain(dir: &LogDir) {
+    while dir.offline().is_none() {
+        let Some(name) = dir.chores.work.lock().retention.take_due(now()) else { return };
+        let Some(log) = dir.logs.lock().get(&name).cloned() else { continue };
+        match log.retain(wall_ms()) {
+            Ok(next) => {
+                let next = next.and_then(|wait| dir.end_of_interval(now().checked_add(wait)?));
+                if let Some(next) = next {
+                    dir.chores.work.lock().retention.bring_forward(&name, next);
+                }
+            }
+            // Deleted, or about to be: there is nothing to do for retention.
+            Err(AppendError::Closed) => {}
+            Err(AppendError::Storage(error)) if log.is_gone() && error.is_not_found() => {}
+            Err(error) => {
+                tracing::warn!(log = %name, %error, "retention is put off");
+                if let Some(next) = dir.end_of_interval(now()) {
+                    dir.chores.work.lock().retention.bring_forward(&name, next);
+                }
+            }
+        }
+    }
 }
 
 fn cool(dir: &LogDir, due: &mut Timetable) {

@@ -11,15 +11,17 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::agenda::Agenda;
 use super::checkpoint::{OffsetMap, format_offsets};
 use super::config::OnTrouble;
 use super::fs::{self, Durable};
-use super::{Error, PartitionLog, Result};
+use super::{Error, PartitionLog, Result, StorageConfig};
 use crate::metadata::config::{Durability, TopicConfig};
+use crate::types::time::now;
 use crate::types::{Offset, TopicIdPartition, TopicPartition};
 
 pub(super) const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
@@ -51,6 +53,8 @@ pub(super) struct LogDir {
     checkpointing: Mutex<()>,
     /// High watermarks that moved since they were written.
     high_watermarks_moved: AtomicBool,
+    opened_at: Instant,
+    retention_check_interval: Duration,
 }
 
 /// Work for one thread.
@@ -99,6 +103,10 @@ pub(super) struct Chores {
     pub(super) recovery_points: bool,
     pub(super) high_watermarks: bool,
     pub(super) log_starts: bool,
+    /// Logs whose start was moved since it was written.
+    pub(super) moved_starts: Vec<Arc<PartitionLog>>,
+    /// When retention looks at which log.
+    pub(super) retention: Agenda<TopicPartition>,
     pub(super) stopping: bool,
 }
 
@@ -120,18 +128,20 @@ impl Chores {
 }
 
 impl LogDir {
-    pub(super) fn new(path: PathBuf, durability: Durability, on_trouble: OnTrouble) -> Self {
+    pub(super) fn new(path: PathBuf, config: &StorageConfig) -> Self {
         Self {
             path,
-            durability,
+            durability: config.durability,
             offline: OnceLock::new(),
             damaged: Mutex::default(),
-            on_trouble,
+            on_trouble: Arc::clone(&config.on_trouble),
             logs: Mutex::default(),
             flush: Queue::default(),
             chores: Queue::default(),
             checkpointing: Mutex::new(()),
             high_watermarks_moved: AtomicBool::new(false),
+            opened_at: now(),
+            retention_check_interval: config.retention_check_interval,
         }
     }
 
@@ -195,34 +205,47 @@ impl LogDir {
         }
     }
 
+    /// When retention does what comes up at `at`: at the end of that interval, together with what else comes up then.
+    /// `None`: never.
+    pub(super) fn end_of_interval(&self, at: Instant) -> Option<Instant> {
+        let interval = self.retention_check_interval.as_nanos().max(1);
+        let intervals = at.duration_since(self.opened_at).as_nanos() / interval + 1;
+        let nanos = u64::try_from(intervals.saturating_mul(interval)).ok()?;
+        self.opened_at.checked_add(Duration::from_nanos(nanos))
+    }
+
     pub(super) fn write_recovery_points(&self) -> Result<()> {
-        let written = self.write_offsets(RECOVERY_POINTS, |log| {
-            Some(log.recovery_point()).filter(|&offset| offset > 0 && log.is_on_disk())
-        })?;
-        for (log, offset) in written {
-            log.on_recovery_point_written(offset.unwrap_or(0));
-        }
-        Ok(())
+        self.write_offsets(
+            RECOVERY_POINTS,
+            |log| Some(log.recovery_point()).filter(|&offset| offset > 0 && log.is_on_disk()),
+            PartitionLog::on_recovery_point_written,
+        )
     }
 
     pub(super) fn write_high_watermarks(&self) -> Result<()> {
         self.high_watermarks_moved.store(false, Ordering::Release);
-        self.write_offsets(HIGH_WATERMARKS, |log| {
-            Some(log.high_watermark_checkpoint()).filter(|&offset| offset > 0)
-        })?;
-        Ok(())
+        self.write_offsets(
+            HIGH_WATERMARKS,
+            |log| Some(log.high_watermark_checkpoint()).filter(|&offset| offset > 0),
+            |_, _| {},
+        )
     }
 
     pub(super) fn write_log_starts(&self) -> Result<()> {
-        self.write_offsets(LOG_STARTS, |log| log.start_offset_to_write())?;
-        Ok(())
+        self.write_offsets(
+            LOG_STARTS,
+            PartitionLog::start_offset_to_write,
+            PartitionLog::on_start_offset_written,
+        )
     }
 
+    /// Writes the `offset` of each log that has one; then `on_written` is told what the file says of each.
     fn write_offsets(
         &self,
         file: &str,
         offset: impl Fn(&PartitionLog) -> Option<Offset>,
-    ) -> Result<Vec<(Arc<PartitionLog>, Option<Offset>)>> {
+        on_written: impl Fn(&PartitionLog, Offset),
+    ) -> Result<()> {
         let _one_at_a_time = self.checkpointing.lock();
         self.check_online()?;
         let logs: Vec<Arc<PartitionLog>> = self.logs.lock().values().cloned().collect();
@@ -233,7 +256,10 @@ impl LogDir {
             .collect();
         fs::replace(&self.path.join(file), format_offsets(&offsets).as_bytes(), Durable::Now)
             .map_err(|error| self.fail(error))?;
-        Ok(written.into_iter().map(|(offset, log)| (log, offset)).collect())
+        for (offset, log) in written {
+            on_written(&log, offset.unwrap_or(0));
+        }
+        Ok(())
     }
 }
 

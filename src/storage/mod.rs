@@ -7,6 +7,7 @@
 //! retried: its directory goes offline and every later call that needs the disk fails. An idle partition has no
 //! thread, no timer and no open file, and no file at all until its first record.
 
+mod agenda;
 mod checkpoint;
 mod config;
 mod dirs;

@@ -277,6 +277,7 @@ fn foreign_directories_are_left_alone_or_set_aside() {
     let config = StorageConfig {
         dirs: vec![disk.path().to_path_buf()],
         durability: Durability::PageCache,
+        retention_check_interval: std::time::Duration::from_secs(300),
         recovery_threads: 1,
         on_trouble: std::sync::Arc::new(|| {}),
     };

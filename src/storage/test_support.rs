@@ -20,12 +20,18 @@ pub(super) const TOPIC_ID: TopicId = Uuid([7; 16]);
 pub(super) struct Disk {
     pub(super) temp: TempDir,
     pub(super) durability: Durability,
+    pub(super) retention_check_interval: Duration,
     dirs: Option<LogDirs>,
 }
 
 impl Disk {
     pub(super) fn new(durability: Durability) -> Self {
-        let mut disk = Self { temp: tempfile::tempdir().unwrap(), durability, dirs: None };
+        let mut disk = Self {
+            temp: tempfile::tempdir().unwrap(),
+            durability,
+            retention_check_interval: Duration::from_millis(20),
+            dirs: None,
+        };
         assert!(disk.open().is_empty());
         disk
     }
@@ -46,6 +52,7 @@ impl Disk {
         let config = StorageConfig {
             dirs: vec![self.path().to_path_buf()],
             durability: self.durability,
+            retention_check_interval: self.retention_check_interval,
             recovery_threads: 2,
             on_trouble: Arc::new(|| {}),
         };

@@ -61,6 +61,7 @@ impl Broker {
         let config = StorageConfig {
             dirs: vec![temp.path().to_path_buf()],
             durability,
+            retention_check_interval: std::time::Duration::from_secs(300),
             recovery_threads: 1,
             on_trouble: Arc::new(|| panic!("trouble with a log directory")),
         };

@@ -123,6 +123,7 @@ impl Nodes {
                 rack: None,
                 log_dirs,
                 durability,
+                retention_check_interval: Duration::from_secs(300),
                 static_configs: BTreeMap::new(),
                 heartbeat_interval: Duration::from_millis(100),
                 controlled_shutdown_max: LONG,

@@ -132,7 +132,7 @@ const TOPIC_DEFS: &[ConfigDef] = &[
         kind: ConfigKind::Long { min: 0 },
         default: "60000",
         cluster_name: Some("log.segment.delete.delay.ms"),
-        implemented: false,
+        implemented: true,
         doc: "How long a deleted file stays on disk under another name.",
     },
     ConfigDef {
@@ -324,7 +324,7 @@ const TOPIC_DEFS: &[ConfigDef] = &[
         kind: ConfigKind::Long { min: i64::MIN },
         default: "-1",
         cluster_name: Some("log.retention.bytes"),
-        implemented: false,
+        implemented: true,
         doc: "Size of a partition above which old segments are deleted; -1 is no limit.",
     },
     ConfigDef {
@@ -332,7 +332,7 @@ const TOPIC_DEFS: &[ConfigDef] = &[
         kind: ConfigKind::Long { min: -1 },
         default: "604800000",
         cluster_name: Some("log.retention.ms"),
-        implemented: false,
+        implemented: true,
         doc: "Age at which old segments are deleted; -1 is never.",
     },
     ConfigDef {
@@ -356,7 +356,7 @@ const TOPIC_DEFS: &[ConfigDef] = &[
         kind: ConfigKind::Long { min: 0 },
         default: "0",
         cluster_name: Some("log.roll.jitter.ms"),
-        implemented: false,
+        implemented: true,
         doc: "Random part of `segment.ms`, so that segments do not all roll at once.",
     },
     ConfigDef {

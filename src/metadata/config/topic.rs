@@ -57,6 +57,11 @@ impl MinIsr {
 pub struct TopicConfig {
     pub segment_bytes: u32,
     pub segment_ms: TimestampMs,
+    pub segment_jitter_ms: TimestampMs,
+    /// -1: no limit.
+    pub retention_ms: TimestampMs,
+    /// -1: no limit.
+    pub retention_bytes: i64,
     pub segment_index_bytes: u32,
     pub index_interval_bytes: u32,
     pub max_message_bytes: u32,
@@ -81,6 +86,9 @@ impl Default for TopicConfig {
         Self {
             segment_bytes: 1 << 30,
             segment_ms: 7 * 24 * 3_600_000,
+            segment_jitter_ms: 0,
+            retention_ms: 7 * 24 * 3_600_000,
+            retention_bytes: -1,
             segment_index_bytes: 10 << 20,
             index_interval_bytes: 4096,
             max_message_bytes: (1 << 20) + 12,
@@ -107,12 +115,21 @@ impl TopicConfig {
         MinIsr(self.min_insync_replicas).of(replica_count)
     }
 
+    /// What retention goes by.
+    pub fn retention(&self) -> (CleanupPolicy, TimestampMs, i64) {
+        (self.cleanup_policy, self.retention_ms, self.retention_bytes)
+    }
+
     /// Values were validated when they were set. One that is not valid any more, because a later version is stricter,
     /// is passed over: metadata that is already agreed on must not stop a broker.
     fn set(&mut self, key: &str, value: &str) {
         match key {
             "segment.bytes" => assign(&mut self.segment_bytes, value),
             "segment.ms" => assign(&mut self.segment_ms, value),
+            "segment.jitter.ms" => assign(&mut self.segment_jitter_ms, value),
+            "retention.ms" => assign(&mut self.retention_ms, value),
+            "retention.bytes" => assign(&mut self.retention_bytes, value),
+            "file.delete.delay.ms" => assign(&mut self.file_delete_delay_ms, value),
             "segment.index.bytes" => assign(&mut self.segment_index_bytes, value),
             "index.interval.bytes" => assign(&mut self.index_interval_bytes, value),
             "max.message.bytes" => assign(&mut self.max_message_bytes, value),
@@ -271,6 +288,10 @@ mod tests {
         let other_values = [
             ("segment.bytes", "2000000"),
             ("segment.ms", "5"),
+            ("segment.jitter.ms", "5"),
+            ("retention.ms", "5"),
+            ("retention.bytes", "5"),
+            ("file.delete.delay.ms", "5"),
             ("segment.index.bytes", "4096"),
             ("index.interval.bytes", "5"),
             ("max.message.bytes", "5"),

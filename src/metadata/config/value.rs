@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn what_is_not_implemented_takes_only_its_default() {
-        assert!(refused("cleanup.policy", "compact").contains("not implemented"));
-        assert!(refused("retention.ms", "1000").contains("604800000"));
-        assert_eq!(validate_topic("retention.ms", "604800000"), Ok("604800000".to_owned()));
+        assert!(refused("remote.storage.enable", "true").contains("not implemented"));
+        assert!(refused("remote.copy.lag.ms", "1000").contains("its default, \"0\""));
+        assert_eq!(validate_topic("remote.copy.lag.ms", "0"), Ok("0".to_owned()));
     }
 
     #[test]

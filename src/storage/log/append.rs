@@ -122,8 +122,10 @@ impl PartitionLog {
             let segment = self.segment_for(writer, &first, config, now_ms)?;
             let run_size = longest_run(&segment, rest, config, now_ms);
             let (run, after) = rest.split_at(run_size);
+            let is_first = segment.size() == 0;
             segment.append(run, config).map_err(|error| self.dir.fail(error))?;
             self.on_written(writer, run, now_ms);
+            self.on_grown(writer, run_size, is_first);
             rest = after;
         }
         self.keep_warm();
@@ -189,7 +191,7 @@ impl PartitionLog {
     }
 
     /// Ends the active segment and starts the next one at `base_offset`.
-    fn roll(
+    pub(super) fn roll(
         &self,
         writer: &mut Writer,
         active: &Arc<Segment>,

@@ -12,6 +12,7 @@ mod discard;
 mod flush;
 mod open;
 mod read;
+mod retention;
 mod truncate;
 
 use std::path::PathBuf;
@@ -34,6 +35,7 @@ use super::producers::Producers;
 use super::segment::{Segment, file_name};
 use super::{AppendError, Result};
 use crate::metadata::config::{Durability, TopicConfig};
+use crate::types::time::now;
 use crate::types::{LeaderEpoch, Offset, TopicId, TopicIdPartition, TopicPartition};
 use flush::FlushState;
 
@@ -51,7 +53,11 @@ pub struct PartitionLog {
     path: PathBuf,
     config: ArcSwap<TopicConfig>,
     page_cache: AtomicBool,
+    /// Its topic's configs are known. A log that was found at start does not know them at first.
+    is_configured: AtomicBool,
     start_offset: AtomicI64,
+    /// As the checkpoint has it.
+    start_offset_written: AtomicI64,
     end_offset: AtomicI64,
     durable_end_offset: AtomicI64,
     high_watermark: AtomicI64,
@@ -68,7 +74,7 @@ pub struct PartitionLog {
 }
 
 /// What only the writer looks at.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Writer {
     producers: Producers,
     /// Offsets of the producer snapshots on disk, ascending.
@@ -77,6 +83,20 @@ struct Writer {
     changed: bool,
     /// Deleted, or shut down.
     closed: bool,
+    /// Bytes that may be appended before retention may have something to do.
+    retention_slack: u64,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self {
+            producers: Producers::default(),
+            snapshots: Vec::new(),
+            changed: false,
+            closed: false,
+            retention_slack: u64::MAX,
+        }
+    }
 }
 
 impl std::fmt::Debug for PartitionLog {
@@ -108,7 +128,9 @@ impl PartitionLog {
             path,
             config: ArcSwap::new(config),
             page_cache: AtomicBool::new(page_cache),
+            is_configured: AtomicBool::new(true),
             start_offset: AtomicI64::new(0),
+            start_offset_written: AtomicI64::new(0),
             end_offset: AtomicI64::new(0),
             durable_end_offset: AtomicI64::new(0),
             high_watermark: AtomicI64::new(0),
@@ -170,8 +192,14 @@ impl PartitionLog {
     }
     pub fn update_config(&self, config: Arc<TopicConfig>) {
         let page_cache = self.dir.durability_of(&config) == Durability::PageCache;
-        self.config.store(config);
+        let retention = config.retention();
+        let before = self.config.swap(config);
         self.page_cache.store(page_cache, Ordering::Relaxed);
+        if !self.is_configured.swap(true, Ordering::Relaxed) {
+            self.retain_by(now());
+        } else if before.retention() != retention {
+            self.dir.chores.add(|chores| chores.retention.set(&self.name, now()));
+        }
         if self.durable_end_offset() < self.end_offset() {
             self.flush_soon();
         }
@@ -216,11 +244,10 @@ impl PartitionLog {
         !self.segments.load().is_empty()
     }
 
-    /// For `log-start-offset-checkpoint`: only where the first segment does not say it.
+    /// For `log-start-offset-checkpoint`. Also where the first segment says the same: earlier ones might come back in a
+    /// crash.
     pub(super) fn start_offset_to_write(&self) -> Option<Offset> {
-        let start = self.start_offset();
-        let first_base = self.segments.load().first()?.base_offset;
-        (start > first_base).then_some(start)
+        Some(self.start_offset()).filter(|&start| start > 0 && self.is_on_disk())
     }
 
     fn check_writable(&self, writer: &Writer) -> Result<(), AppendError> {
@@ -255,7 +282,11 @@ impl PartitionLog {
         let recovery_point = self.recovery_point_written();
         let is_old = |offset: &&Offset| **offset < recovery_point;
         let surplus = writer.snapshots.iter().take(surplus).take_while(is_old).count();
-        for offset in writer.snapshots.drain(..surplus) {
+        self.remove_oldest_snapshots(writer, surplus)
+    }
+
+    fn remove_oldest_snapshots(&self, writer: &mut Writer, count: usize) -> Result<()> {
+        for offset in writer.snapshots.drain(..count) {
             fs::remove_if_exists(&self.snapshot_path(offset))?;
         }
         Ok(())

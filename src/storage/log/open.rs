@@ -40,7 +40,8 @@ pub(in super::super) fn open_log(
     config: Arc<TopicConfig>,
 ) -> Result<Arc<PartitionLog>> {
     let log = PartitionLog::new(dir, found.name.clone(), found.topic_id, config);
-    let files = list_files(&log.path)?;
+    let mut files = list_files(&log.path)?;
+    drop_below(&log, found.log_start, &mut files)?;
     let mut scanned = Vec::new();
     let (mut segments, trusted_end) = open_segments(&log, &found, &files, &mut scanned)?;
     let is_recovered = trusted_end < Offset::MAX;
@@ -75,6 +76,8 @@ pub(in super::super) fn open_log(
     log.segments.store(Arc::new(segments.into_iter().map(Arc::new).collect()));
     log.end_offset.store(end, Ordering::Release);
     log.start_offset.store(start, Ordering::Release);
+    log.on_start_offset_written(start);
+    log.is_configured.store(false, Ordering::Relaxed);
     log.high_watermark.store(found.high_watermark.clamp(start, end), Ordering::Release);
     let durable_end = if is_recovered { trusted_end.min(end) } else { end };
     log.durable_end_offset.store(durable_end, Ordering::Release);
@@ -166,6 +169,15 @@ fn scan_epochs(segments: &[Segment]) -> Result<EpochCache> {
         scan().map_err(|error| into_error(error, segment))?;
     }
     Ok(epochs)
+}
+
+/// Segments that are wholly below the log start were about to be deleted. Which of them a crash has left is chance.
+fn drop_below(log: &PartitionLog, start: Offset, files: &mut Files) -> Result<()> {
+    let below = files.segments.windows(2).take_while(|pair| pair[1] <= start).count();
+    for base in files.segments.drain(..below) {
+        remove_segment(&Segment::open_unindexed(&log.path, base, 0)?)?;
+    }
+    Ok(())
 }
 
 /// What is in a partition's directory. Leftovers of interrupted work go.

@@ -100,8 +100,12 @@ impl PartitionLog {
     /// Brings offsets and epochs in line with a log that ends at `end` now, and has that written down.
     fn publish_cut(&self, end: Offset, start: Offset) -> Result<(), AppendError> {
         self.end_offset.store(end, Ordering::Release);
-        if self.start_offset.swap(start, Ordering::AcqRel) != start {
-            self.dir.chores.add(|chores| chores.log_starts = true);
+        let start_before = self.start_offset.swap(start, Ordering::AcqRel);
+        if start < start_before {
+            // A start that is ahead of the log would drop what is written there from now on.
+            self.dir.write_log_starts()?;
+        } else if start > start_before {
+            self.on_start_moved();
         }
         self.cut_durable_end(end);
         self.set_high_watermark_checkpoint(self.high_watermark_checkpoint().min(end));
@@ -113,23 +117,6 @@ impl PartitionLog {
         }
         self.flush_soon();
         Ok(())
-    }
-
-    /// Never goes back, nor beyond the end. Segments that are wholly below are deleted.
-    pub fn raise_start_offset(&self, start: Offset) -> Result<(), AppendError> {
-        let writer = self.writer.lock();
-        self.check_writable(&writer)?;
-        let start = start.min(self.end_offset());
-        if start <= self.start_offset.fetch_max(start, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let segments = self.segments.load_full();
-        let next_bases = segments.iter().skip(1).map(|segment| segment.base_offset);
-        let dropped = next_bases.take_while(|&next_base| next_base <= start).count();
-        self.segments.store(Arc::new(segments[dropped..].to_vec()));
-        self.epochs.lock().truncate_from_start(start);
-        self.dir.chores.add(|chores| chores.log_starts = true);
-        Ok(self.discard(&segments[..dropped])?)
     }
 
     /// Removes the producer snapshots above `offset`: they tell of batches that are gone.

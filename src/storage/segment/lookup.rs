@@ -242,6 +242,11 @@ impl Segment {
         }
     }
 
+    /// -1 when no batch has one.
+    pub(in super::super) fn largest_timestamp_ms(&self) -> Result<TimestampMs, ReadError> {
+        Ok(self.max_timestamp()?.timestamp_ms)
+    }
+
     /// Of a segment that was not appended to since the start, it is the last entry of the time index.
     fn max_timestamp(&self) -> Result<MaxTimestamp, ReadError> {
         if let Some(max) = self.state.lock().max {

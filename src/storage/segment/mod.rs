@@ -9,16 +9,18 @@ mod recover;
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
 
 use parking_lot::Mutex;
 
 pub(super) use lookup::Wanted;
 
 use super::index::{Index, OffsetEntry, TimeEntry};
-use super::{Result, fs};
+use super::{Error, Result, fs};
 use crate::metadata::config::TopicConfig;
 use crate::record::{BatchHeader, batches};
 use crate::types::{Offset, TimestampMs};
@@ -135,6 +137,14 @@ impl Segment {
         [self.path.clone(), offsets, times, transactions]
     }
 
+    /// When the `.log` file was written last.
+    pub(super) fn modified_ms(&self) -> Result<TimestampMs> {
+        let modified = self.path.metadata().and_then(|metadata| metadata.modified());
+        let modified = modified.map_err(Error::io("look at", &self.path))?;
+        let since_epoch = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(TimestampMs::try_from(since_epoch.as_millis()).unwrap_or(TimestampMs::MAX))
+    }
+
     /// The `.log` file, opened if it is not.
     pub(super) fn file(&self) -> Result<Arc<File>> {
         if !self.used.load(Ordering::Relaxed) {
@@ -164,6 +174,7 @@ impl Segment {
             return false;
         }
         let index_size_max = config.segment_index_bytes as usize;
+        let age_max_ms = config.segment_ms - self.jitter_ms(config);
         let age_ms = match state.first_timestamp_ms {
             Some(first_ms) if first_ms >= 0 && header.max_timestamp_ms >= 0 => {
                 header.max_timestamp_ms.saturating_sub(first_ms)
@@ -171,9 +182,18 @@ impl Segment {
             _ => now_ms.saturating_sub(state.created_ms),
         };
         size + header.size as u64 > u64::from(config.segment_bytes)
-            || age_ms > config.segment_ms
+            || age_ms > age_max_ms
             || state.offsets.size() + OFFSET_ENTRY_SIZE > index_size_max
-            || state.times.size() + TIME_ENTRY_SIZE > index_size_max
+            // The last entry is kept for the end.
+            || state.times.size() + 2 * TIME_ENTRY_SIZE > index_size_max
+    }
+
+    /// How much earlier than others this segment ends, always the same: below `segment.jitter.ms` and `segment.ms`.
+    fn jitter_ms(&self, config: &TopicConfig) -> TimestampMs {
+        let bound = config.segment_jitter_ms.min(config.segment_ms).max(1).cast_unsigned();
+        let mut hasher = DefaultHasher::new();
+        self.path.hash(&mut hasher);
+        (hasher.finish() % bound).cast_signed()
     }
 
     /// Writes batches, which are whole and in order, with one system call.
