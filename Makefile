@@ -1,6 +1,6 @@
 # Needs Rust (see rust-version in Cargo.toml) and a C compiler, nothing else. ARGS goes to the command that a target runs.
 
-.PHONY: run test check fix raft-test cluster chaos bench doc clean
+.PHONY: run test test-disk power-loss check fix raft-test cluster chaos bench doc clean
 
 # Three nodes on localhost, in the foreground. Ctrl-C stops them. `make run ARGS="--ephemeral"`.
 run:
@@ -10,10 +10,21 @@ run:
 test:
 	cargo test --locked --no-fail-fast $(ARGS)
 
+# Disks that fail under three real processes: power loss, errors, full, read-only, hanging. Needs root, loop devices and
+# e2fsprogs; fails where this machine cannot do that.
+test-disk:
+	cargo test --locked --test disk -- --test-threads 2 $(ARGS)
+
+# Power loss of all three nodes at once, under load, ROUNDS times, on the release build.
+ROUNDS ?= 50
+power-loss:
+	KONTIKI_POWER_ROUNDS=$(ROUNDS) cargo test --release --locked --test disk power_loss -- --nocapture $(ARGS)
+
 # All that must hold before a change lands. Writes nothing but the build.
 check:
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --test disk -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 	cargo test --locked --no-fail-fast
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check; \

@@ -42,6 +42,12 @@ impl Offline {
         Self { logs, missing: Mutex::default(), news }
     }
 
+    /// The replica has no place here.
+    pub(super) fn add_missing(&self, replica: TopicIdPartition) {
+        self.missing.lock().insert(replica);
+        self.news.notify_one();
+    }
+
     /// The replica was assigned to this broker before it started, and is in none of the directories that could be read.
     /// If one could not, the replica may be there: another one, empty, would stand against it one day.
     pub(super) fn is_missing(&self, replica: TopicIdPartition, was_assigned: bool) -> bool {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use super::departures::Departures;
 use super::lifecycle::Signals;
@@ -210,7 +210,8 @@ impl Reconciler {
                 }
                 Err(error) => {
                     self.metrics.reconcile_failures.inc();
-                    error!(partition = %name, %error, "cannot hold a replica");
+                    warn!(partition = %name, %error, "cannot hold a replica");
+                    self.offline.add_missing(*id);
                 }
             }
         }

@@ -57,6 +57,11 @@ pub(super) const BACKOFF: Duration = Duration::from_millis(20);
 const TROUBLE_BACKOFF: Duration = Duration::from_millis(500);
 
 impl FollowerError {
+    /// The disk is the reason.
+    pub fn is_storage(&self) -> bool {
+        matches!(self, Self::Append(AppendError::Storage(_)) | Self::Storage(_))
+    }
+
     pub fn next_step(&self) -> NextStep {
         match self {
             Self::Refused(FollowerRefusal::StaleSlot) => NextStep::Ignore,

@@ -226,6 +226,10 @@ impl Stream {
         let next = next.unwrap_or_else(|error| {
             match error.next_step() {
                 NextStep::Ignore => {}
+                // The log directory has said what is wrong.
+                NextStep::AwaitImage if error.is_storage() => {
+                    debug!(partition = %partition.name(), %error, "cannot follow");
+                }
                 NextStep::AwaitImage => {
                     error!(partition = %partition.name(), %error, "cannot follow");
                 }

@@ -35,7 +35,15 @@ impl Cluster {
 
     /// With settings besides those that place the nodes.
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let mut cluster = Self::prepare(settings).await;
+        Self::start_in(settings, |_| Vec::new()).await
+    }
+
+    /// And with settings of each node.
+    pub(crate) async fn start_in(
+        settings: &[(&str, &str)],
+        each: impl Fn(i32) -> Vec<(String, String)>,
+    ) -> Self {
+        let mut cluster = Self::prepare(settings, each).await;
         for node in cluster.nodes.values_mut() {
             node.start();
         }
@@ -43,7 +51,10 @@ impl Cluster {
         cluster
     }
 
-    async fn prepare(settings: &[(&str, &str)]) -> Self {
+    async fn prepare(
+        settings: &[(&str, &str)],
+        each: impl Fn(i32) -> Vec<(String, String)>,
+    ) -> Self {
         let permit = CLUSTERS.acquire().await.expect("never closed");
         let directory = tempfile::Builder::new().prefix("kontiki-cluster-").tempdir();
         let directory = directory.expect("a temporary directory can be made");
@@ -64,6 +75,7 @@ impl Cluster {
             own.extend(
                 settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
             );
+            own.extend(each(id));
             Node::new(own, &directory.path().join(format!("node-{id}.log")))
         };
         let nodes = (1..=3).map(|id| (id, node(id))).collect();
