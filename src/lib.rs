@@ -24,6 +24,7 @@ pub mod broker;
 pub mod admin;
 pub mod server;
 
+pub mod checker;
 pub mod client;
 pub mod config;
 pub mod telemetry;
