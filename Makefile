@@ -43,10 +43,10 @@ raft-test:
 cluster:
 	cargo test --locked --test cluster $(ARGS)
 
-# The same, on the release build, with random faults for SECONDS instead of a short round. Prints the seed; SEED replays it.
-SECONDS ?= 300
+# Random faults under load for DURATION, on the release build, and the verdict of the checker. SEED draws them again.
+DURATION ?= 5m
 chaos:
-	KONTIKI_CHAOS_SECONDS=$(SECONDS) KONTIKI_CHAOS_SEED=$(SEED) cargo test --release --locked --test cluster chaos -- --nocapture $(ARGS)
+	cargo run --release --locked -- chaos --duration $(DURATION) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # Throughput, latency and failover of a three-node cluster on this machine, by our own client.
 bench:

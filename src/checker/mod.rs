@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 
 pub use availability::{Availability, Second, Window};
-pub use history::{Begin, Event, Fault, HistoryError, KeyEnd, Outcome, Poll, Send, read};
+pub use history::{Begin, Event, Fault, HistoryError, KeyEnd, Outcome, Poll, Send, VERSION, read};
 pub use report::{Anomaly, AnomalyKind, Counts, Report, Verdict};
 
 use availability::AvailabilityBuilder;

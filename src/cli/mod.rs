@@ -2,9 +2,11 @@
 //!
 //! Every command takes `--output table|json`, shows an example in its help, and ends with a code that scripts can use:
 //! 0 done, 1 refused, 2 wrong usage, 3 nobody reachable, 10 unhealthy. What a command was asked for goes to standard
-//! output, everything else to standard error. All but `server` and `dev` are clients like any other.
+//! output, everything else to standard error. All but `server`, `dev` and `check` are clients like any other.
 
 mod broker;
+mod chaos;
+mod check;
 mod cluster;
 mod connect;
 mod consume;
@@ -15,6 +17,7 @@ mod moment;
 mod output;
 mod produce;
 mod quorum;
+mod report_html;
 mod server;
 mod topic;
 
@@ -49,6 +52,8 @@ enum Command {
     Broker(broker::BrokerArgs),
     Quorum(quorum::QuorumArgs),
     Cluster(cluster::ClusterArgs),
+    Chaos(chaos::ChaosArgs),
+    Check(check::CheckArgs),
 }
 
 /// Parses the command line of this process, does what it says, and returns the code to exit with.
@@ -63,6 +68,8 @@ pub fn run() -> ExitCode {
         Command::Broker(args) => block_on(broker::run(args)),
         Command::Quorum(args) => block_on(quorum::run(args)),
         Command::Cluster(args) => block_on(cluster::run(args)),
+        Command::Chaos(args) => block_on(chaos::run(args)),
+        Command::Check(args) => check::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -60,7 +60,7 @@ async fn all_gone(pids: &[Pid]) {
 }
 
 /// Nine ports: three nodes at base+N, base+100+N and base+200+N.
-fn base_port() -> (Vec<Ports>, u16) {
+pub(crate) fn base_port() -> (Vec<Ports>, u16) {
     let mut held = Vec::new();
     loop {
         let ports = Ports::reserve();

@@ -18,7 +18,7 @@ use crate::cli::error::Failure;
 const LINE_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Command {
+pub(in crate::cli) enum Command {
     Status,
     Kill,
     Pause,
@@ -27,23 +27,44 @@ pub(super) enum Command {
     Stop,
 }
 
+impl Command {
+    const ACTIONS: [Self; 5] = [Self::Kill, Self::Pause, Self::Resume, Self::Start, Self::Stop];
+
+    /// As it is typed.
+    pub(in crate::cli) fn name(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Kill => "kill",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Start => "start",
+            Self::Stop => "stop",
+        }
+    }
+
+    /// One that acts on a node.
+    pub(in crate::cli) fn from_name(name: &str) -> Option<Self> {
+        Self::ACTIONS.into_iter().find(|action| action.name() == name)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Request {
-    pub(super) command: Command,
+pub(in crate::cli) struct Request {
+    pub(in crate::cli) command: Command,
     /// Of the node; `None` only for the status.
-    pub(super) id: Option<i32>,
+    pub(in crate::cli) id: Option<i32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Reply {
+pub(in crate::cli) struct Reply {
     /// Why nothing was done.
-    pub(super) refused: Option<String>,
+    pub(in crate::cli) refused: Option<String>,
     pub(super) status: Value,
 }
 
 /// A connection, from either side.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(in crate::cli) struct Connection {
     stream: BufReader<UnixStream>,
 }
 
@@ -53,7 +74,7 @@ impl Connection {
     }
 
     /// Asks the supervisor, and waits until it has done what it was asked.
-    pub(super) async fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
+    pub(in crate::cli) async fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
         let gone = |error| Failure::unreachable(format!("`kontiki dev` went away: {error}"));
         self.send(request).await.map_err(gone)?;
         self.receive().await.map_err(gone)
@@ -107,7 +128,7 @@ pub(super) async fn listen(base_port: u16) -> Result<(UnixListener, PathBuf), Fa
 }
 
 /// The supervisor of the cluster in this directory, or the only one that runs.
-pub(super) async fn find(data: Option<&Path>) -> Result<Connection, Failure> {
+pub(in crate::cli) async fn find(data: Option<&Path>) -> Result<Connection, Failure> {
     if let Some(data) = data {
         let gone = || {
             let data = data.display();

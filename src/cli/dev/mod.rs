@@ -15,9 +15,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use self::control::{Command, Request};
+use self::control::Command;
+pub(super) use self::control::{Command as Verb, Request, find};
 use self::layout::Layout;
 use super::error::Failure;
+use super::lifeline;
 use super::output::{Output, table};
 use super::topic::parse_pair;
 
@@ -46,6 +48,9 @@ pub(super) struct DevArgs {
     /// A config of every node; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
     set: Vec<(String, String)>,
+    /// Stop when standard input ends
+    #[arg(long, hide = true)]
+    exit_with_parent: bool,
     /// For people, or for programs
     #[arg(long, global = true, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -84,6 +89,9 @@ pub(super) fn run(args: DevArgs) -> Result<(), Failure> {
             true => Layout::ephemeral(args.nodes, args.base_port, args.set),
             false => Layout::durable(args.data, args.nodes, args.base_port, args.set)?,
         };
+        if args.exit_with_parent {
+            lifeline::hold();
+        }
         return runtime.block_on(supervisor::run(layout, args.output));
     };
     let (command, id) = match command {
