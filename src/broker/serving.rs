@@ -12,7 +12,7 @@ use super::purgatory::FetchWaiter;
 use super::{Broker, FetchQuery};
 use crate::protocol::ErrorCode;
 use crate::protocol::native::{ListedOffset, OffsetQuery, PartitionError, Produced};
-use crate::types::{LeaderEpoch, TopicIdPartition, time};
+use crate::types::{LeaderEpoch, Offset, TopicIdPartition, time};
 
 impl Broker {
     /// Appends each batch to its partition before it returns; the future completes when all of them count as written
@@ -48,6 +48,32 @@ impl Broker {
             }
             results
         }
+    }
+
+    /// Appends batches that have their offsets already. See [`Partition::import`].
+    pub async fn import(
+        &self,
+        id: TopicIdPartition,
+        batches: BytesMut,
+        expected_end: Offset,
+        timeout: Duration,
+    ) -> Result<Produced, PartitionError> {
+        let partition = self.find_partition(id)?;
+        match partition.import(batches, expected_end, time::now() + timeout) {
+            ProduceOutcome::Done(result) => result,
+            ProduceOutcome::Wait(waiter) => waiter.await,
+        }
+    }
+
+    /// See [`Partition::read_replica`].
+    pub fn read_replica(
+        &self,
+        id: TopicIdPartition,
+        from: Offset,
+        upper: Offset,
+        bytes_max: usize,
+    ) -> Result<FetchedSlice, PartitionError> {
+        self.find_partition(id)?.read_replica(from, upper, bytes_max)
     }
 
     fn append(

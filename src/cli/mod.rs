@@ -2,7 +2,8 @@
 //!
 //! Every command takes `--output table|json`, shows an example in its help, and ends with a code that scripts can use:
 //! 0 done, 1 refused, 2 wrong usage, 3 nobody reachable, 10 unhealthy. What a command was asked for goes to standard
-//! output, everything else to standard error. All but `server`, `dev` and `check` are clients like any other.
+//! output, everything else to standard error. All but `server`, `dev`, `check` and what looks into files (`log`) are
+//! clients like any other.
 
 mod broker;
 mod chaos;
@@ -13,6 +14,7 @@ mod consume;
 mod dev;
 mod error;
 mod lifeline;
+mod log;
 mod moment;
 mod output;
 mod produce;
@@ -54,6 +56,7 @@ enum Command {
     Cluster(cluster::ClusterArgs),
     Chaos(chaos::ChaosArgs),
     Check(check::CheckArgs),
+    Log(log::LogArgs),
 }
 
 /// Parses the command line of this process, does what it says, and returns the code to exit with.
@@ -70,6 +73,7 @@ pub fn run() -> ExitCode {
         Command::Cluster(args) => block_on(cluster::run(args)),
         Command::Chaos(args) => block_on(chaos::run(args)),
         Command::Check(args) => check::run(&args),
+        Command::Log(args) => log::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -77,7 +77,7 @@ impl NewTopic {
 /// Changes and questions. What was answered is visible on every live broker.
 #[derive(Debug)]
 pub struct Admin {
-    cluster: Arc<Cluster>,
+    pub(super) cluster: Arc<Cluster>,
 }
 
 impl Admin {

@@ -37,6 +37,7 @@ mod producer;
 mod retry;
 #[cfg(test)]
 mod scripted_test;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub use error::Error;
 pub use metadata::ClusterView;
 pub use producer::{Delivered, Delivery, Producer, Record};
 
-pub use crate::protocol::native::OffsetQuery;
+pub use crate::protocol::native::{OffsetQuery, ReadReplicaRequest, ReplicaRange};
 pub use crate::record::Compression;
 
 use self::metadata::Cluster;

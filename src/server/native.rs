@@ -5,6 +5,8 @@
 //!
 //! Invariant: what nodes say to each other (registrations, heartbeats, ISR changes) is refused here, whoever says it.
 
+mod tools;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,6 +187,14 @@ impl Service {
             Kind::ClientDescribeConfigs => {
                 let request: DescribeConfigsRequest = body(&frame)?;
                 Ok(Reply::new(&self.broker.describe_configs(&request.resource)))
+            }
+            Kind::ClientImport => Ok(tools::import(&self.broker, &frame, body(&frame)?).await),
+            Kind::ClientReadReplica => {
+                let request = body(&frame)?;
+                let Ok(_memory) = self.memory.acquire().await else {
+                    return Err(WireError::Unexpected);
+                };
+                Ok(tools::read_replica(&self.broker, request, self.fetch_size_max))
             }
             Kind::Controller => {
                 let call: ControllerCall = body(&frame)?;

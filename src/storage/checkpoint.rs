@@ -76,7 +76,7 @@ pub(super) fn read_offsets(path: &Path) -> Result<OffsetMap> {
     })
 }
 
-fn parse_offsets(content: &[u8]) -> Result<OffsetMap, &'static str> {
+pub(super) fn parse_offsets(content: &[u8]) -> Result<OffsetMap, &'static str> {
     parse_lines(content)?
         .into_iter()
         .map(|line| {

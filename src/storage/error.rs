@@ -65,6 +65,9 @@ pub enum AppendError {
     /// A follower was given batches that do not continue its log.
     #[error("batch at offset {found}, expected {expected}")]
     NotNext { expected: Offset, found: Offset },
+    /// Somebody else wrote, or it is another log.
+    #[error("the log ends at {end}, not at {expected}")]
+    OtherEnd { end: Offset, expected: Offset },
     #[error("the log is closed")]
     Closed,
     #[error(transparent)]
@@ -79,6 +82,7 @@ impl AppendError {
             Self::InvalidProducerEpoch { .. } => ErrorCode::InvalidProducerEpoch,
             Self::OutOfOrderSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
             Self::NotNext { .. } => ErrorCode::CorruptMessage,
+            Self::OtherEnd { .. } => ErrorCode::InvalidRequest,
             Self::Closed => ErrorCode::NotLeaderOrFollower,
             Self::Storage(_) => ErrorCode::KafkaStorageError,
         }

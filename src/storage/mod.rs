@@ -17,6 +17,7 @@ mod flusher;
 mod fs;
 mod housekeeper;
 mod index;
+pub mod inspect;
 mod log;
 mod log_dir;
 mod producers;
@@ -27,6 +28,8 @@ mod start;
 
 #[cfg(test)]
 mod flush_test;
+#[cfg(test)]
+mod inspect_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::AppendError;
+use super::inspect::ProducerEntry;
 use crate::record::BatchHeader;
 use crate::types::{Offset, ProducerId, TimestampMs};
 
@@ -132,6 +133,42 @@ impl Producers {
 
     pub(super) fn clear(&mut self) {
         self.by_id.clear();
+    }
+
+    /// As a snapshot lists them.
+    pub(super) fn entries(&self) -> impl Iterator<Item = ProducerEntry> {
+        self.by_id.iter().map(|(id, producer)| {
+            let last = producer.batches.last();
+            ProducerEntry {
+                producer_id: *id,
+                producer_epoch: producer.epoch,
+                last_sequence: last.map_or(-1, |last| last.last_sequence),
+                last_offset: last.map_or(-1, |last| last.last_offset),
+                offset_delta: last.map_or(0, |last| last.offset_delta),
+                timestamp_ms: last.map_or(producer.seen_ms, |last| last.timestamp_ms),
+                coordinator_epoch: producer.coordinator_epoch,
+                transaction_first_offset: producer.transaction_first_offset,
+            }
+        })
+    }
+
+    /// Where `stated`, a snapshot, contradicts this, which was replayed from a log that begins at `first_offset`. A
+    /// producer that a snapshot does not list may have expired.
+    pub(super) fn disagreement(&self, stated: &Self, first_offset: Offset) -> Option<String> {
+        stated.entries().find_map(|stated| {
+            let id = stated.producer_id;
+            let replayed = self.by_id.get(&id);
+            let last = replayed.and_then(|replayed| replayed.batches.last());
+            let last = last.map_or((-1, -1), |last| (last.last_sequence, last.last_offset));
+            let is_same = last == (stated.last_sequence, stated.last_offset)
+                && replayed.is_none_or(|replayed| replayed.epoch == stated.producer_epoch);
+            (!is_same && stated.last_offset >= first_offset).then(|| {
+                format!(
+                    "producer {id} has sequence {} at offset {} in it, {} at {} in the log",
+                    stated.last_sequence, stated.last_offset, last.0, last.1
+                )
+            })
+        })
     }
 
     /// The content of a snapshot file.

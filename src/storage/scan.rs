@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::{Error, ReadError};
-use crate::record::{BatchHeader, HEADER_SIZE, Refusal};
+use crate::record::{Batch, BatchHeader, HEADER_SIZE, Refusal};
 
 /// A batch and where it begins.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +103,12 @@ impl<'f> Scanner<'f> {
         }
         let stored = batch.header.crc;
         if crc == stored { Ok(()) } else { Err(Refusal::Checksum { stored, computed: crc }.into()) }
+    }
+
+    /// All of a batch.
+    pub(super) fn batch(&mut self, batch: &Scanned) -> io::Result<Batch<'_>> {
+        let bytes = self.view(batch.position, batch.header.size)?;
+        Ok(Batch { header: batch.header, bytes })
     }
 
     const CHECKSUMMED_FROM: u64 = 21;

@@ -95,7 +95,7 @@ fn list_partitions(dir: &LogDir, is_trusted: bool) -> Result<Vec<FoundLog>> {
             dir.chores.work.lock().doom(now(), [path]);
             continue;
         }
-        let Some(name) = parse_name(file_name) else {
+        let Some(name) = TopicPartition::parse(file_name) else {
             tracing::warn!(path = %path.display(), "not a partition; it is left alone");
             continue;
         };
@@ -118,13 +118,6 @@ fn list_partitions(dir: &LogDir, is_trusted: bool) -> Result<Vec<FoundLog>> {
         });
     }
     Ok(found)
-}
-
-fn parse_name(file_name: &str) -> Option<TopicPartition> {
-    let (topic, number) = file_name.rsplit_once('-')?;
-    let partition: i32 = number.parse().ok().filter(|partition| *partition >= 0)?;
-    (!topic.is_empty() && partition.to_string() == number)
-        .then(|| TopicPartition { topic: topic.into(), partition })
 }
 
 /// Opens all logs, on several threads.

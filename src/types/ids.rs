@@ -116,6 +116,16 @@ pub struct TopicPartition {
     pub partition: i32,
 }
 
+impl TopicPartition {
+    /// The reverse of `Display`, which is how partition directories are named.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (topic, number) = text.rsplit_once('-')?;
+        let partition: i32 = number.parse().ok().filter(|partition| *partition >= 0)?;
+        (!topic.is_empty() && partition.to_string() == number)
+            .then(|| Self { topic: topic.into(), partition })
+    }
+}
+
 impl fmt::Display for TopicPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.topic, self.partition)

@@ -69,6 +69,22 @@ impl Partition {
         Ok(fetched)
     }
 
+    /// What this replica holds, leader or not: whole batches with offsets from `from` on and below `upper` and the high
+    /// watermark as it knows it. Below the start of its log, the start.
+    pub fn read_replica(
+        &self,
+        from: Offset,
+        upper: Offset,
+        bytes_max: usize,
+    ) -> Result<FetchedSlice, PartitionError> {
+        let (high_watermark, log_start_offset) = (self.high_watermark(), self.log.start_offset());
+        let slice = self
+            .log
+            .read(from.max(log_start_offset), upper.min(high_watermark), bytes_max, true)
+            .map_err(|error| unreadable(&error))?;
+        Ok(FetchedSlice { high_watermark, log_start_offset, slice, diverging: None })
+    }
+
     /// Wakes `waiter` at the next change of the high watermark or of the role. False: there is one already since the
     /// high watermark was `seen`, so read again. Register before every wait.
     pub fn register_fetch_waiter(&self, waiter: &Arc<FetchWaiter>, seen: Offset) -> bool {

@@ -11,8 +11,8 @@ use crate::broker::purgatory::{ProduceResult, ProduceWaiter};
 use crate::protocol::ErrorCode;
 use crate::protocol::native::Produced;
 use crate::replication::{Context, Leader};
-use crate::storage::LeaderAppend;
-use crate::types::time;
+use crate::storage::{AppendError, Appended, LeaderAppend};
+use crate::types::{Offset, time};
 
 #[derive(Debug)]
 pub enum ProduceOutcome {
@@ -24,9 +24,30 @@ pub enum ProduceOutcome {
 impl Partition {
     /// Appends one batch, as leader. With `acks` 0 it counts at once, with 1 when this broker vouches for it, with -1
     /// when the high watermark has passed it. A duplicate counts when its first copy does.
-    pub fn produce(&self, batch: BytesMut, acks: i16, deadline: Instant) -> ProduceOutcome {
+    pub fn produce(&self, mut batch: BytesMut, acks: i16, deadline: Instant) -> ProduceOutcome {
+        self.append_with(acks, deadline, |stamp| self.log.append_as_leader(&mut batch, stamp))
+    }
+
+    /// As `produce` with `acks` -1, of batches that have their offsets already. See
+    /// [`append_imported`](crate::storage::PartitionLog::append_imported).
+    pub fn import(
+        &self,
+        mut batches: BytesMut,
+        expected_end: Offset,
+        deadline: Instant,
+    ) -> ProduceOutcome {
+        let append = |stamp| self.log.append_imported(&mut batches, expected_end, stamp);
+        self.append_with(-1, deadline, append)
+    }
+
+    fn append_with(
+        &self,
+        acks: i16,
+        deadline: Instant,
+        append: impl FnOnce(LeaderAppend) -> Result<Appended, AppendError>,
+    ) -> ProduceOutcome {
         self.update(|state, context, after| {
-            self.append(state, batch, acks, deadline, context, after)
+            self.append(state, append, acks, deadline, context, after)
                 .unwrap_or_else(|error| ProduceOutcome::Done(Err(error)))
         })
     }
@@ -34,7 +55,7 @@ impl Partition {
     fn append(
         &self,
         state: &mut State,
-        mut batch: BytesMut,
+        append: impl FnOnce(LeaderAppend) -> Result<Appended, AppendError>,
         acks: i16,
         deadline: Instant,
         context: Context<'_>,
@@ -45,10 +66,7 @@ impl Partition {
             return Err(refuse(ErrorCode::NotEnoughReplicas, shortage(leader)));
         }
         let stamp = LeaderAppend { leader_epoch: leader.epoch(), now_ms: time::wall_ms() };
-        let appended = self
-            .log
-            .append_as_leader(&mut batch, stamp)
-            .map_err(|error| refuse(error.code(), error.to_string()))?;
+        let appended = append(stamp).map_err(|error| refuse(error.code(), error.to_string()))?;
         let ends = self.log_ends();
         if !appended.duplicate {
             let effects = leader.on_log(ends, context);

@@ -62,6 +62,10 @@ kinds! {
     ClientInitProducerId = 68,
     ClientQuorumStatus = 69,
     ClientDescribeConfigs = 70,
+
+    /// For tools.
+    ClientImport = 80,
+    ClientReadReplica = 81,
 }
 
 /// One frame, taken from the wire or made for it.

@@ -13,9 +13,11 @@ mod frame;
 mod hello;
 mod peer;
 mod replica;
+mod tools;
 
 pub use client::*;
 pub use frame::{FRAME_HEADER_SIZE, Frame, FrameHeader, Kind};
 pub use hello::{CLIENT_PREFACE, Hello, HelloReply, NodeHello, PROTOCOL_VERSION, Purpose, Refused};
 pub use peer::*;
 pub use replica::*;
+pub use tools::*;

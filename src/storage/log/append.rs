@@ -9,7 +9,7 @@ use super::super::segment::Segment;
 use super::super::{AppendError, Error, Result};
 use super::{PARTITION_METADATA, PartitionLog, Writer};
 use crate::metadata::config::{TimestampType, TopicConfig};
-use crate::record::{self, Batch, BatchHeader, ProduceRules, batches};
+use crate::record::{self, Batch, BatchHeader, ProduceRules, Refusal, batches};
 use crate::types::time::wall_ms;
 use crate::types::{LeaderEpoch, Offset, TimestampMs};
 
@@ -74,6 +74,52 @@ impl PartitionLog {
             log_append_time_ms: if log_append_time { timestamp_ms } else { -1 },
             log_start_offset: self.start_offset(),
             duplicate: copy.is_some(),
+        })
+    }
+
+    /// Appends batches that another log assigned offsets to, with these offsets, gaps and all: only the leader epoch
+    /// becomes ours. `expected_end` is where the caller believes that this log ends. All or none are appended; none
+    /// when the log ends behind them already, because an earlier attempt was not answered.
+    pub fn append_imported(
+        &self,
+        bytes: &mut [u8],
+        expected_end: Offset,
+        stamp: LeaderAppend,
+    ) -> Result<Appended, AppendError> {
+        let mut next = expected_end;
+        let mut first = None;
+        let mut rest = &mut *bytes;
+        while !rest.is_empty() {
+            let batch = Batch::split_first(rest)?.0;
+            batch.check_crc()?;
+            record::records(&batch, record::DECOMPRESSED_SIZE_MAX)?;
+            let BatchHeader { base_offset, size, .. } = batch.header;
+            if base_offset < next {
+                return Err(AppendError::NotNext { expected: next, found: base_offset });
+            }
+            first.get_or_insert(base_offset);
+            next = batch.header.next_offset();
+            record::assign_offset(rest, base_offset, stamp.leader_epoch);
+            rest = &mut std::mem::take(&mut rest)[size..];
+        }
+        let base_offset = first.ok_or(Refusal::Corrupt("no batch"))?;
+        let mut writer = self.writer.lock();
+        self.check_writable(&writer)?;
+        let end = self.end_offset();
+        let duplicate = end == next;
+        if !duplicate {
+            if end != expected_end {
+                return Err(AppendError::OtherEnd { end, expected: expected_end });
+            }
+            self.write(&mut writer, bytes, &self.config.load(), stamp.now_ms)?;
+        }
+        drop(writer);
+        Ok(Appended {
+            base_offset,
+            last_offset: next - 1,
+            log_append_time_ms: -1,
+            log_start_offset: self.start_offset(),
+            duplicate,
         })
     }
 
