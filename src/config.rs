@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -46,6 +47,8 @@ keys! {
     PEER_LISTENER "peer.listener" = "127.0.0.1:9192", "Where other nodes connect, HOST:PORT.";
     ADVERTISED_PEER_LISTENER "advertised.peer.listener" = "",
         "What other nodes are told to connect to; default: peer.listener.";
+    PEER_SOURCE "peer.source.address" = "",
+        "Address of this machine from which other nodes are connected to; default: the system chooses.";
     ADMIN_LISTENER "admin.listener" = "127.0.0.1:9292", "Where the admin HTTP port listens, HOST:PORT.";
     ADVERTISED_ADMIN_LISTENER "advertised.admin.listener" = "",
         "What people are told to open; default: admin.listener.";
@@ -87,6 +90,8 @@ pub struct Config {
     pub voters: Vec<(NodeId, HostPort)>,
     pub client: Listener,
     pub peer: Listener,
+    /// Where connections to other nodes come from.
+    pub peer_source: Option<IpAddr>,
     pub admin: Listener,
     pub rack: Option<String>,
     pub auto_create_topics: bool,
@@ -215,6 +220,10 @@ impl<'a> Reader<'a> {
             voters,
             client: self.listener(LISTENERS, ADVERTISED_LISTENERS),
             peer,
+            peer_source: match self.text(PEER_SOURCE) {
+                "" => None,
+                _ => Some(self.parsed(PEER_SOURCE, IpAddr::from([127, 0, 0, 1]))),
+            },
             admin: self.listener(ADMIN_LISTENER, ADVERTISED_ADMIN_LISTENER),
             rack: Some(self.text(RACK).to_owned()).filter(|rack| !rack.is_empty()),
             auto_create_topics: self.parsed(AUTO_CREATE, false),

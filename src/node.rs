@@ -119,7 +119,7 @@ impl Node {
         let server_metrics = server::Metrics::default();
         let quorum_config = quorum_config(&config, directory, &endpoints);
         let (parts, broker) = control.handle().block_on(async {
-            let peers = Peers::new(identity.clone(), Limits::DEFAULT);
+            let peers = Peers::from_address(identity.clone(), Limits::DEFAULT, config.peer_source);
             let quorum = Quorum::open(quorum_config, identity.clone(), peers.clone()).await?;
             let parts = Arc::new(Parts { quorum: quorum.clone(), broker: OnceLock::new() });
             tokio::spawn(serve_peers(

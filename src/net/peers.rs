@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -38,6 +39,7 @@ struct Shared {
     /// `None` for a client.
     identity: Option<Arc<Identity>>,
     limits: Limits,
+    source: Option<IpAddr>,
     /// Where the tasks of connections run, whoever calls.
     runtime: Handle,
     by_address: Mutex<HashMap<HostPort, Arc<Peer>>>,
@@ -84,7 +86,12 @@ impl Peers {
     /// # Panics
     /// Outside of a tokio runtime: the current one will run the connections' tasks.
     pub fn new(identity: Arc<Identity>, limits: Limits) -> Self {
-        Self::open_as(Some(identity), limits)
+        Self::open_as(Some(identity), limits, None)
+    }
+
+    /// As [`Peers::new`], from this address of the machine.
+    pub fn from_address(identity: Arc<Identity>, limits: Limits, source: Option<IpAddr>) -> Self {
+        Self::open_as(Some(identity), limits, source)
     }
 
     /// Connections of a client to the clients ports of nodes.
@@ -92,12 +99,12 @@ impl Peers {
     /// # Panics
     /// As [`Peers::new`].
     pub fn of_client(limits: Limits) -> Self {
-        Self::open_as(None, limits)
+        Self::open_as(None, limits, None)
     }
 
-    fn open_as(identity: Option<Arc<Identity>>, limits: Limits) -> Self {
+    fn open_as(identity: Option<Arc<Identity>>, limits: Limits, source: Option<IpAddr>) -> Self {
         let (runtime, by_address) = (Handle::current(), Mutex::default());
-        Self { shared: Arc::new(Shared { identity, limits, runtime, by_address }) }
+        Self { shared: Arc::new(Shared { identity, limits, source, runtime, by_address }) }
     }
 
     /// Sends one request and waits for its reply.
@@ -163,9 +170,11 @@ impl Peers {
         purpose: Purpose,
     ) -> Result<(FrameReader, FrameWriter, HelloReply), Error> {
         let connect_error = |source| Error::Connect { address: address.clone(), source };
-        let stream = TcpStream::connect((address.host.as_str(), address.port))
-            .await
-            .map_err(connect_error)?;
+        let stream = match self.shared.source {
+            None => TcpStream::connect((address.host.as_str(), address.port)).await,
+            Some(source) => connect_from(source, address).await,
+        };
+        let stream = stream.map_err(connect_error)?;
         stream.set_nodelay(true).map_err(connect_error)?;
         #[cfg(target_os = "linux")]
         SockRef::from(&stream)
@@ -300,6 +309,21 @@ impl Drop for PendingReply {
             waiting.remove(&self.request_id);
         }
     }
+}
+
+/// To an address of the same family.
+async fn connect_from(source: IpAddr, to: &HostPort) -> io::Result<TcpStream> {
+    let resolved = tokio::net::lookup_host((to.host.as_str(), to.port)).await?;
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in resolved.filter(|address| address.is_ipv4() == source.is_ipv4()) {
+        let socket = if source.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.bind(SocketAddr::new(source, 0))?;
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 #[cfg(test)]

@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use super::network::Network;
 use super::victim::Victim;
 use crate::cli::dev::Verb;
 use crate::cli::error::Failure;
+
+/// How much longer each chunk of bytes takes on a slow link: longer than a heartbeat, shorter than a session.
+const SLOW: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FaultKind {
@@ -24,20 +28,42 @@ pub(super) enum FaultKind {
     PauseMajority,
     /// Each node after the other stops in good order and starts again
     RollingRestart,
+    /// Nothing passes between a node and the others
+    Cut,
+    /// Nothing passes between two nodes; both reach the others
+    CutPair,
+    /// A node hears the others, and is not heard
+    Mute,
+    /// A node is heard, and hears nobody
+    Deaf,
+    /// All that passes between a node and the others takes long
+    SlowLink,
+}
+
+/// How a fault is made and healed.
+#[derive(Debug, Clone, Copy)]
+enum Means {
+    Processes(Verb, Verb),
+    Network,
 }
 
 impl FaultKind {
-    /// What must be possible for it.
-    fn verbs(self) -> &'static [Verb] {
+    fn means(self) -> Means {
         match self {
-            Self::Kill | Self::KillAll | Self::KillMajority => &[Verb::Kill, Verb::Start],
-            Self::Pause | Self::PauseMajority => &[Verb::Pause, Verb::Resume],
-            Self::Restart | Self::RollingRestart => &[Verb::Stop, Verb::Start],
+            Self::Kill | Self::KillAll | Self::KillMajority => {
+                Means::Processes(Verb::Kill, Verb::Start)
+            }
+            Self::Pause | Self::PauseMajority => Means::Processes(Verb::Pause, Verb::Resume),
+            Self::Restart | Self::RollingRestart => Means::Processes(Verb::Stop, Verb::Start),
+            Self::Cut | Self::CutPair | Self::Mute | Self::Deaf | Self::SlowLink => Means::Network,
         }
     }
 
     pub(super) fn is_possible(self, victim: &Victim) -> bool {
-        self.verbs().iter().all(|verb| victim.can(*verb))
+        match self.means() {
+            Means::Processes(begin, heal) => victim.can(begin) && victim.can(heal),
+            Means::Network => victim.network().is_some() && victim.ids().len() > 1,
+        }
     }
 
     pub(super) fn name(self) -> String {
@@ -65,9 +91,17 @@ impl Drawn {
 
     /// Breaks, waits, heals. When it returns, the nodes say that they are ready.
     pub(super) async fn inflict(&self, victim: &Victim) -> Result<(), Failure> {
-        let (begin, heal) = match self.kind.verbs() {
-            [begin, heal] => (*begin, *heal),
-            verbs => unreachable!("{verbs:?} are a pair"),
+        let (begin, heal) = match (self.kind.means(), victim.network()) {
+            (Means::Processes(begin, heal), _) => (begin, heal),
+            (Means::Network, Some(network)) => {
+                self.disturb(network, victim.ids());
+                tokio::time::sleep(self.lasts).await;
+                network.heal();
+                return Ok(());
+            }
+            (Means::Network, None) => {
+                return Err(Failure::usage("only our own cluster has a network that can be cut"));
+            }
         };
         if self.kind == FaultKind::RollingRestart {
             for &id in &self.targets {
@@ -79,6 +113,23 @@ impl Drawn {
         victim.act_on_all(begin, &self.targets).await?;
         tokio::time::sleep(self.lasts).await;
         victim.act_on_all(heal, &self.targets).await
+    }
+
+    fn disturb(&self, network: &Network, ids: &[i32]) {
+        let (targets, all) = (&self.targets[..], ids);
+        match self.kind {
+            FaultKind::Mute => network.cut(targets, all),
+            FaultKind::Deaf => network.cut(all, targets),
+            FaultKind::CutPair => network.cut(targets, targets),
+            FaultKind::SlowLink => {
+                network.slow(targets, all, SLOW);
+                network.slow(all, targets, SLOW);
+            }
+            _ => {
+                network.cut(targets, all);
+                network.cut(all, targets);
+            }
+        }
     }
 }
 
@@ -112,8 +163,12 @@ impl Dice {
     pub(super) fn draw(&mut self, kinds: &[FaultKind], ids: &[i32]) -> Option<Drawn> {
         let kind = self.pick(kinds)?;
         let one = self.pick(ids)?;
+        let other = self.pick(ids)?;
         let targets = match kind {
             FaultKind::Kill | FaultKind::Pause | FaultKind::Restart => vec![one],
+            FaultKind::Cut | FaultKind::Mute | FaultKind::Deaf | FaultKind::SlowLink => vec![one],
+            FaultKind::CutPair if other == one => ids.iter().copied().take(2).collect(),
+            FaultKind::CutPair => vec![one, other],
             FaultKind::KillAll | FaultKind::RollingRestart => ids.to_vec(),
             FaultKind::KillMajority | FaultKind::PauseMajority => {
                 ids.iter().copied().filter(|id| *id != one).collect()

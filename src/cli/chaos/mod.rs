@@ -9,11 +9,13 @@
 
 mod faults;
 mod load;
+mod network;
 mod recorder;
 mod victim;
 
 use std::fs::{self, File};
 use std::io::BufReader;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ use clap::{Args, ValueEnum};
 
 use self::faults::{Dice, Drawn, FaultKind};
 use self::load::{Load, Plan};
+use self::network::Network;
 use self::recorder::Recorder;
 use self::victim::{Dev, Victim, blocking};
 use super::check;
@@ -111,7 +114,8 @@ pub(super) async fn run(args: ChaosArgs) -> Result<(), Failure> {
             eprintln!("starting {} nodes in {}", args.nodes, out.display());
             let (data, nodes, base_port) = (out.join("data"), args.nodes, args.base_port);
             let set = args.set.clone();
-            let dev = blocking(move || Dev::start(&data, nodes, base_port, &set)).await?;
+            let network = Network::start(&peers(nodes, base_port))?;
+            let dev = blocking(move || Dev::start(&data, nodes, base_port, &set, network)).await?;
             let done = torment(&args, seed, &dev.victim, &dev.bootstrap, &recorder).await;
             blocking(move || {
                 dev.stop();
@@ -124,6 +128,12 @@ pub(super) async fn run(args: ChaosArgs) -> Result<(), Failure> {
     recorder.finish().map_err(cannot)?;
     done?;
     judge(&history, &out.join("report.html"), args.output)
+}
+
+/// The peer listeners of our own cluster.
+fn peers(nodes: u16, base_port: u16) -> Vec<(i32, SocketAddr)> {
+    let port = |id: u16| base_port.saturating_add(100).saturating_add(id);
+    (1..=nodes).map(|id| (i32::from(id), (Ipv4Addr::LOCALHOST, port(id)).into())).collect()
 }
 
 fn judge(history: &Path, page: &Path, output: Output) -> Result<(), Failure> {

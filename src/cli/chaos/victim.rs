@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::task::{JoinSet, spawn_blocking};
 
+use super::network::Network;
 use crate::cli::dev::{Request, Verb, find};
 use crate::cli::error::Failure;
 
@@ -19,6 +20,7 @@ pub(super) enum Victim {
     Dev {
         data: PathBuf,
         ids: Vec<i32>,
+        network: Network,
     },
     Foreign {
         commands: Vec<(Verb, String)>,
@@ -30,6 +32,13 @@ impl Victim {
     pub(super) fn ids(&self) -> &[i32] {
         match self {
             Self::Dev { ids, .. } | Self::Foreign { ids, .. } => ids,
+        }
+    }
+
+    pub(super) fn network(&self) -> Option<&Network> {
+        match self {
+            Self::Dev { network, .. } => Some(network),
+            Self::Foreign { .. } => None,
         }
     }
 
@@ -96,17 +105,20 @@ pub(super) struct Dev {
 }
 
 impl Dev {
-    /// Blocks until all nodes are ready.
+    /// Blocks until all nodes are ready. Their network is there before them.
     pub(super) fn start(
         data: &Path,
         nodes: u16,
         base_port: u16,
         configs: &[(String, String)],
+        network: Network,
     ) -> Result<Self, Failure> {
         let cannot = |error| Failure::refused(format!("cannot start `kontiki dev`: {error}"));
         let program = std::env::current_exe().map_err(cannot)?;
         let mut command = Command::new(program);
-        command.args(["dev", "--exit-with-parent", "--output", "json", "--data"]).arg(data);
+        command
+            .args(["dev", "--exit-with-parent", "--peers-apart", "--output", "json", "--data"])
+            .arg(data);
         command.args(["--nodes", &nodes.to_string(), "--base-port", &base_port.to_string()]);
         for (key, value) in configs {
             command.arg("--set").arg(format!("{key}={value}"));
@@ -134,7 +146,7 @@ impl Dev {
         let ids = nodes().filter_map(|node| i32::try_from(node["id"].as_i64()?).ok()).collect();
         let addresses: Vec<&str> = nodes().filter_map(|node| node["kafka"].as_str()).collect();
         let bootstrap = addresses.join(",");
-        Ok(Self { process, victim: Victim::Dev { data: data.to_owned(), ids }, bootstrap })
+        Ok(Self { process, victim: Victim::Dev { data: data.to_owned(), ids, network }, bootstrap })
     }
 
     /// In good order. Blocks.

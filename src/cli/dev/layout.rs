@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, test_kill_process};
@@ -32,6 +32,8 @@ pub(super) struct Layout {
     pub(super) nodes: u16,
     pub(super) base_port: u16,
     set: Vec<(String, String)>,
+    /// Nodes reach each other by addresses of their own, and come from such, so that somebody can stand between.
+    pub(super) peers_apart: bool,
     /// Held for as long as the cluster runs; the operating system releases it however that ends.
     lock: Option<File>,
 }
@@ -83,7 +85,15 @@ impl Layout {
             )));
         }
         let base_port = base_port.unwrap_or(BASE_PORT_DEFAULT);
-        Ok(Self { data, is_ephemeral: false, nodes, base_port, set, lock: None })
+        Ok(Self {
+            data,
+            is_ephemeral: false,
+            nodes,
+            base_port,
+            set,
+            peers_apart: false,
+            lock: None,
+        })
     }
 
     /// In a new temporary directory.
@@ -98,7 +108,7 @@ impl Layout {
         let nodes = nodes.unwrap_or(NODES_DEFAULT);
         let base_port = base_port.unwrap_or(BASE_PORT_DEFAULT);
         let data = root.join(name);
-        Self { data, is_ephemeral: true, nodes, base_port, set, lock: None }
+        Self { data, is_ephemeral: true, nodes, base_port, set, peers_apart: false, lock: None }
     }
 
     /// Checks the configs and the ports, and makes the directory.
@@ -106,8 +116,9 @@ impl Layout {
         if u32::from(self.base_port) + 200 + u32::from(self.nodes) > u32::from(u16::MAX) {
             return Err(Failure::usage("--base-port is too high: ports end at 65535"));
         }
-        let own = self.own_configs(1).map(|(key, _)| key);
-        if let Some((key, _)) = self.set.iter().find(|(key, _)| own.contains(&key.as_str())) {
+        let own = self.own_configs(1);
+        let is_own = |key: &str| own.iter().any(|(own, _)| *own == key);
+        if let Some((key, _)) = self.set.iter().find(|(key, _)| is_own(key)) {
             let problem =
                 format!("--set {key}: it differs from node to node, so `kontiki dev` sets it");
             return Err(Failure::usage(problem));
@@ -200,16 +211,25 @@ impl Layout {
     }
 
     /// What makes this node this one.
-    fn own_configs(&self, id: u16) -> [(&'static str, String); 6] {
-        let voters = self.ids().map(|id| format!("{id}@{}", local(self.peer(id))));
-        [
+    fn own_configs(&self, id: u16) -> Vec<(&'static str, String)> {
+        let advertised = |id: u16| match self.peers_apart {
+            true => SocketAddrV4::new(apart::seen_at(id), self.peer(id)).to_string(),
+            false => local(self.peer(id)),
+        };
+        let voters = self.ids().map(|id| format!("{id}@{}", advertised(id)));
+        let mut configs = vec![
             ("node.id", id.to_string()),
             ("controller.quorum.voters", voters.collect::<Vec<_>>().join(",")),
             ("data.dir", self.data.join(format!("node-{id}")).display().to_string()),
             ("listeners", local(self.client(id))),
             ("peer.listener", local(self.peer(id))),
             ("admin.listener", local(self.admin(id))),
-        ]
+        ];
+        if self.peers_apart {
+            configs.push(("advertised.peer.listener", advertised(id)));
+            configs.push(("peer.source.address", apart::comes_from(id).to_string()));
+        }
+        configs
     }
 
     /// Forgets a cluster that was not to last.
@@ -218,6 +238,26 @@ impl Layout {
             // What cannot be removed now is removed by the next one.
             let _ = fs::remove_dir_all(&self.data);
         }
+    }
+}
+
+/// Addresses of nodes between which somebody stands. Linux has all of 127.0.0.0/8.
+pub(in crate::cli) mod apart {
+    use std::net::Ipv4Addr;
+
+    /// Where other nodes look for it. Its port is that of its peer listener.
+    pub(in crate::cli) fn seen_at(id: u16) -> Ipv4Addr {
+        Ipv4Addr::new(127, 0, 1, host(id))
+    }
+
+    /// Where its own connections come from.
+    pub(in crate::cli) fn comes_from(id: u16) -> Ipv4Addr {
+        Ipv4Addr::new(127, 0, 2, host(id))
+    }
+
+    /// At most nine nodes are started.
+    fn host(id: u16) -> u8 {
+        u8::try_from(id).unwrap_or(u8::MAX)
     }
 }
 
@@ -253,6 +293,7 @@ mod tests {
             nodes: 3,
             base_port: 9091,
             set,
+            peers_apart: false,
             lock: None,
         }
     }

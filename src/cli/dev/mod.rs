@@ -18,6 +18,7 @@ use serde_json::Value;
 use self::control::Command;
 pub(super) use self::control::{Command as Verb, Request, find};
 use self::layout::Layout;
+pub(super) use self::layout::apart;
 use super::error::Failure;
 use super::lifeline;
 use super::output::{Output, table};
@@ -48,6 +49,9 @@ pub(super) struct DevArgs {
     /// A config of every node; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
     set: Vec<(String, String)>,
+    /// Let somebody stand between the nodes: they look for each other at addresses where none of them listens
+    #[arg(long, hide = true)]
+    peers_apart: bool,
     /// Stop when standard input ends
     #[arg(long, hide = true)]
     exit_with_parent: bool,
@@ -85,10 +89,11 @@ pub(super) fn run(args: DevArgs) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::refused(format!("cannot start: {error}")))?;
     let Some(command) = args.command else {
-        let layout = match args.ephemeral {
+        let mut layout = match args.ephemeral {
             true => Layout::ephemeral(args.nodes, args.base_port, args.set),
             false => Layout::durable(args.data, args.nodes, args.base_port, args.set)?,
         };
+        layout.peers_apart = args.peers_apart;
         if args.exit_with_parent {
             lifeline::hold();
         }
