@@ -300,7 +300,7 @@ impl Lifecycle {
                 .publication
                 .with_image(|image| self.offline.holds_back(image, node_id)),
             want_shutdown: self.signals.is_stopping(),
-            disk_stall_ms: 0,
+            disk_stall_ms: self.offline.disk_stall_ms(),
         });
         // A lost heartbeat must not delay the next ones much: the session lasts a few intervals only.
         let within = self.heartbeat_interval * 2;

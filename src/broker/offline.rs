@@ -101,6 +101,11 @@ impl Offline {
         (!is_known).then_some((offline, lossy))
     }
 
+    /// For heartbeats.
+    pub(super) fn disk_stall_ms(&self) -> u32 {
+        u32::try_from(self.logs.stall().as_millis()).unwrap_or(u32::MAX)
+    }
+
     /// Whether this broker must not be unfenced by `image`.
     pub(super) fn holds_back(&self, image: &MetadataImage, me: NodeId) -> bool {
         self.logs.is_all_offline()

@@ -5,7 +5,7 @@
 //! expired. It may have lost what it had in memory, and must not go on under the same leader epoch.
 
 use super::sweep::Sweep;
-use super::{ControllerReply, Decision, DecisionContext, Refusal, RegisterBrokerRequest};
+use super::{ControllerReply, Decision, DecisionContext, Liveness, Refusal, RegisterBrokerRequest};
 use crate::metadata::{
     BrokerChangeRecord, BrokerImage, MetadataImage, MetadataRecord, RegisterBrokerRecord,
 };
@@ -192,6 +192,28 @@ fn leave(image: &MetadataImage, node_id: NodeId, broker_epoch: BrokerEpoch) -> V
     let mut records = vec![change(node_id, broker_epoch, None, Some(true))];
     records.extend(sweep.without(node_id));
     records
+}
+
+/// The broker's disk is stuck, though it is alive. Where nobody else could lead it goes on leading: it may be only slow.
+pub(super) fn relieve(
+    image: &MetadataImage,
+    liveness: &Liveness,
+    node_id: NodeId,
+    broker_epoch: BrokerEpoch,
+) -> Decided {
+    registered_broker(image, node_id, broker_epoch)?;
+    let acceptable = |node| node != node_id && image.is_active(node) && !liveness.is_stalled(node);
+    let sweep = Sweep { image, acceptable: &acceptable, unclean_shutdown: None };
+    let records = sweep.all(|partition| {
+        let concerned =
+            partition.leader == node_id && partition.isr.iter().any(|member| acceptable(*member));
+        concerned.then(|| {
+            let mut wanted = partition.clone();
+            wanted.isr.retain(|member| *member != node_id);
+            wanted
+        })
+    });
+    Ok(Decision::done(records))
 }
 
 /// Like a controlled shutdown, but asked for by an operator, so it refuses where that would stop a partition.

@@ -258,3 +258,34 @@ fn an_unregistered_broker_is_forgotten() {
     assert_eq!(summary(world.partition(1, 1)), (-1, vec![], vec![], 1, 1));
     assert_eq!(world.refused(unregister), ErrorCode::BrokerIdNotRegistered);
 }
+
+#[test]
+fn leaders_leave_a_stuck_disk_for_one_that_is_not() {
+    let mut world = World::new(3);
+    world.create("a", 1, &[&[1, 2, 3], &[1], &[3, 1, 2]]);
+    world.liveness.on_elected(&world.image, Duration::ZERO);
+    let beat = |world: &World, node: i32, disk_stall_ms| HeartbeatRequest {
+        node_id: NodeId(node),
+        broker_epoch: world.epoch(node),
+        applied_index: world.image.index,
+        want_fence: false,
+        want_shutdown: false,
+        disk_stall_ms,
+    };
+    let asked = |world: &mut World, node, stall| {
+        let request = beat(world, node, stall);
+        world.liveness.on_heartbeat(&request, Duration::ZERO);
+        crate::controller::heartbeat_reply(&world.image, &world.liveness, &request).unwrap().1
+    };
+    assert_eq!(asked(&mut world, 1, 1_000), None, "a busy disk");
+    assert!(asked(&mut world, 2, 4_000).is_some());
+    let relieve = asked(&mut world, 1, 3_000).expect("a stuck one");
+    world.run(relieve.clone()).unwrap();
+    // Broker 2 is stuck as well.
+    assert_eq!(summary(world.partition(1, 0)), (3, vec![2, 3], vec![], 1, 1));
+    assert_eq!(world.partition(1, 1).leader, NodeId(1), "slow is better than nobody");
+    assert_eq!(world.partition(1, 2).isr.len(), 3, "its leader knows who keeps up");
+    let batches = world.log.len();
+    world.run(relieve).unwrap();
+    assert_eq!(world.log.len(), batches);
+}

@@ -5,6 +5,10 @@ use super::{DecisionRequest, HeartbeatReply, HeartbeatRequest, Liveness, Refusal
 use crate::metadata::{BrokerImage, MetadataImage};
 use crate::types::{MetadataIndex, NodeId};
 
+/// A log disk that does nothing for this long costs the broker its leaderships, where others can lead. A busy disk takes
+/// a second for a sync now and then, and that is not worth a move, which costs about as much; a stuck one stays stuck.
+pub(super) const DISK_STALL_MAX_MS: u32 = 3_000;
+
 /// Call after [`Liveness::on_heartbeat`], against the applied image. STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED
 /// tell the broker to register again. The reply may be given at once, before the request is decided.
 pub fn heartbeat_reply(
@@ -38,7 +42,8 @@ pub fn heartbeat_reply(
     } else if request.want_fence {
         Some(fence("it asked to be fenced"))
     } else if !request.want_shutdown {
-        None
+        let relieve = DecisionRequest::Relieve { node_id, broker_epoch };
+        (request.disk_stall_ms >= DISK_STALL_MAX_MS).then_some(relieve)
     } else if !broker.in_controlled_shutdown {
         Some(DecisionRequest::BeginControlledShutdown { node_id, broker_epoch })
     } else if may_shut_down(image, liveness, node_id, broker.shutdown_index) {

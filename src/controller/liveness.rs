@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::HeartbeatRequest;
+use super::heartbeat::DISK_STALL_MAX_MS;
 use crate::metadata::{BrokerImage, MetadataImage};
 use crate::types::{BrokerEpoch, IncarnationId, MetadataIndex, NodeId};
 
@@ -246,9 +247,10 @@ impl Liveness {
         self.brokers.get(&node_id)?.applied_index
     }
 
-    /// How long a log disk of the broker has been stalled, as it said last.
-    pub fn disk_stall_ms(&self, node_id: NodeId) -> Option<u32> {
-        self.brokers.get(&node_id).map(|contact| contact.disk_stall_ms)
+    /// Whether a log disk of the broker is stuck, by its last heartbeat.
+    pub(super) fn is_stalled(&self, node_id: NodeId) -> bool {
+        let contact = self.brokers.get(&node_id);
+        contact.is_some_and(|contact| contact.disk_stall_ms >= DISK_STALL_MAX_MS)
     }
 
     /// Whether that life of the broker was heard of within its session.

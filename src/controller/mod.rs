@@ -61,9 +61,25 @@ pub struct ClusterDefaults {
 #[expect(clippy::large_enum_variant, reason = "most are calls")]
 pub enum DecisionRequest {
     Call(ControllerCall),
-    Fence { node_id: NodeId, broker_epoch: BrokerEpoch, cause: String },
-    Unfence { node_id: NodeId, broker_epoch: BrokerEpoch, applied_index: MetadataIndex },
-    BeginControlledShutdown { node_id: NodeId, broker_epoch: BrokerEpoch },
+    Fence {
+        node_id: NodeId,
+        broker_epoch: BrokerEpoch,
+        cause: String,
+    },
+    Unfence {
+        node_id: NodeId,
+        broker_epoch: BrokerEpoch,
+        applied_index: MetadataIndex,
+    },
+    BeginControlledShutdown {
+        node_id: NodeId,
+        broker_epoch: BrokerEpoch,
+    },
+    /// Its disk is stalled: others are to lead.
+    Relieve {
+        node_id: NodeId,
+        broker_epoch: BrokerEpoch,
+    },
 }
 
 /// One user's request makes no more than this. Fencing and registration are exempt (replication.md 1.1 R8).
@@ -99,6 +115,9 @@ pub fn decide(
         }
         DecisionRequest::BeginControlledShutdown { node_id, broker_epoch } => {
             brokers::begin_controlled_shutdown(image, *node_id, *broker_epoch)
+        }
+        DecisionRequest::Relieve { node_id, broker_epoch } => {
+            brokers::relieve(image, context.liveness, *node_id, *broker_epoch)
         }
     };
     decided.unwrap_or_else(Decision::refused)

@@ -131,7 +131,7 @@ pub struct HeartbeatRequest {
     pub applied_index: MetadataIndex,
     pub want_fence: bool,
     pub want_shutdown: bool,
-    /// Longest running stall of a log disk; for display and for gray failures.
+    /// How long some log disk has not done what it was asked to do.
     pub disk_stall_ms: u32,
 }
 

@@ -142,6 +142,9 @@ fn cause(request: &DecisionRequest, record_count: usize) -> Cause {
         DecisionRequest::BeginControlledShutdown { node_id, .. } => {
             (format!("broker-{node_id}"), "begin controlled shutdown".to_owned())
         }
+        DecisionRequest::Relieve { node_id, .. } => {
+            (controller(), format!("lead nothing on broker {node_id}: its disk is stalled"))
+        }
     };
     if request.len() > CAUSE_SIZE_MAX {
         let end = (0..=CAUSE_SIZE_MAX).rev().find(|end| request.is_char_boundary(*end));

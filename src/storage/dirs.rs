@@ -193,6 +193,13 @@ impl LogDirs {
         online.map(|opened| opened.dir.path.clone()).collect()
     }
 
+    /// How long the disk of some directory has not done what it was asked to do.
+    pub fn stall(&self) -> Duration {
+        let online = self.inner.dirs.iter().filter(|opened| opened.dir.offline().is_none());
+        let stalls = online.map(|OpenedDir { dir, .. }| dir.writes.stall().max(dir.syncs.stall()));
+        stalls.max().unwrap_or_default()
+    }
+
     pub fn is_all_offline(&self) -> bool {
         self.inner.dirs.iter().all(|opened| opened.dir.offline().is_some())
     }

@@ -98,7 +98,11 @@ fn flush(dir: &LogDir, logs: &[Arc<PartitionLog>], on_durable: &OnDurable) {
     }
     unsynced.dirs.sort_unstable();
     unsynced.dirs.dedup();
-    if let Err(error) = unsynced.sync(dir) {
+    let synced = {
+        let _under_way = dir.syncs.begin();
+        unsynced.sync(dir)
+    };
+    if let Err(error) = synced {
         dir.fail(error);
         return;
     }

@@ -19,6 +19,7 @@ use super::agenda::Agenda;
 use super::checkpoint::{OffsetMap, format_offsets};
 use super::config::OnTrouble;
 use super::fs::{self, Durable};
+use super::progress::Progress;
 use super::{Error, PartitionLog, Result, StorageConfig};
 use crate::metadata::config::{Durability, TopicConfig};
 use crate::types::time::now;
@@ -46,6 +47,9 @@ pub(super) struct LogDir {
     /// Logs that have to be repaired before they may serve.
     damaged: Mutex<BTreeSet<TopicIdPartition>>,
     on_trouble: OnTrouble,
+    /// Appends, and rounds of the flusher.
+    pub(super) writes: Progress,
+    pub(super) syncs: Progress,
     pub(super) logs: Mutex<BTreeMap<TopicPartition, Arc<PartitionLog>>>,
     pub(super) flush: Queue<FlushQueue>,
     pub(super) chores: Queue<Chores>,
@@ -135,6 +139,8 @@ impl LogDir {
             offline: OnceLock::new(),
             damaged: Mutex::default(),
             on_trouble: Arc::clone(&config.on_trouble),
+            writes: Progress::new(),
+            syncs: Progress::new(),
             logs: Mutex::default(),
             flush: Queue::default(),
             chores: Queue::default(),

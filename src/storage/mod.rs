@@ -21,6 +21,7 @@ pub mod inspect;
 mod log;
 mod log_dir;
 mod producers;
+mod progress;
 mod scan;
 mod segment;
 mod slice;

@@ -15,4 +15,5 @@ mod disks;
 mod volume;
 
 mod failing;
+mod frozen;
 mod power;

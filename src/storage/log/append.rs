@@ -162,6 +162,7 @@ impl PartitionLog {
         config: &TopicConfig,
         now_ms: TimestampMs,
     ) -> Result<(), AppendError> {
+        let _under_way = self.dir.writes.begin();
         let mut rest = bytes;
         while !rest.is_empty() {
             let first = BatchHeader::parse(rest)?;
