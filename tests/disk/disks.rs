@@ -67,3 +67,12 @@ impl Disks {
         self.cluster.ready().await;
     }
 }
+
+impl Drop for Disks {
+    /// Nobody can be killed who waits for a frozen disk.
+    fn drop(&mut self) {
+        for volume in self.volumes.values() {
+            volume.thaw_if_frozen();
+        }
+    }
+}

@@ -103,6 +103,10 @@ impl Volume {
         self.control::<THAW>(0).expect("it was frozen");
     }
 
+    pub(crate) fn thaw_if_frozen(&self) {
+        let _ = self.control::<THAW>(0);
+    }
+
     /// What ext4 does when it meets an error of its own, with `errors=remount-ro`.
     pub(crate) fn make_read_only(&self) {
         let name = self.device.trim_start_matches("/dev/");
@@ -132,7 +136,7 @@ impl Volume {
 impl Drop for Volume {
     fn drop(&mut self) {
         // The cluster was dropped first, but for what a failed test left.
-        let _ = self.control::<THAW>(0);
+        self.thaw_if_frozen();
         clean(&self.directory, &self.device);
     }
 }

@@ -265,7 +265,7 @@ impl Cluster {
 
     /// The end of a scenario that went well: every node still runs or was ended by the test, and no log has a panic, or an
     /// ERROR that nobody provoked.
-    pub(crate) fn finish(self) {
+    pub(crate) fn finish(&self) {
         for (id, node) in &self.nodes {
             for line in node.log().lines() {
                 let is_error = line.contains(" ERROR ") || line.contains("panicked at");

@@ -76,6 +76,11 @@ impl Node {
         self.paused = false;
     }
 
+    /// It runs, but nobody is to ask it: as if it were paused.
+    pub(crate) fn set_hanging(&mut self, hanging: bool) {
+        self.paused = hanging;
+    }
+
     fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("it was started");
         let pid = Pid::from_child(child);
