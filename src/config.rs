@@ -70,6 +70,10 @@ keys! {
     RAFT_HEARTBEAT "controller.quorum.heartbeat.ms" = "50", "Between two Raft heartbeats.";
     ELECTION_TIMEOUT "controller.quorum.election.timeout.ms" = "150",
         "Lowest election timeout of the metadata quorum; the highest is twice as long.";
+    REBALANCE "auto.leader.rebalance.enable" = "true",
+        "Whether leadership goes back to the first replica of a partition by itself, once its broker has been there for a while.";
+    IMBALANCE_INTERVAL "leader.imbalance.check.interval.seconds" = "30",
+        "How often leaders are looked at; a broker must have been there for twice as long.";
     REPLICA_LAG_TIME "replica.lag.time.max.ms" = "10000",
         "A replica that has not caught up for this long leaves the ISR.";
     REQUEST_SIZE "socket.request.max.bytes" = "104857600", "Largest request of a client.";
@@ -103,6 +107,8 @@ pub struct Config {
     pub session_timeout: Duration,
     pub raft_heartbeat: Duration,
     pub election_timeout: Duration,
+    /// How often leadership goes back to first replicas; `None`: never by itself.
+    pub balance: Option<Duration>,
     pub replica_lag_time_max: Duration,
     pub request_size_max: usize,
     pub connections_max: usize,
@@ -213,6 +219,9 @@ impl<'a> Reader<'a> {
             let problem = format!("{ELECTION_TIMEOUT} must be at least twice {RAFT_HEARTBEAT}");
             self.problems.push(problem);
         }
+        let imbalance_interval = 1..=i64::from(i32::MAX);
+        let imbalance_interval =
+            Duration::from_secs(self.number(IMBALANCE_INTERVAL, imbalance_interval));
         Config {
             node_id,
             log_dirs: if log_dirs.is_empty() { vec![data_dir.join("logs")] } else { log_dirs },
@@ -240,6 +249,7 @@ impl<'a> Reader<'a> {
             session_timeout,
             raft_heartbeat,
             election_timeout,
+            balance: self.parsed(REBALANCE, true).then_some(imbalance_interval),
             replica_lag_time_max: self.duration(REPLICA_LAG_TIME),
             request_size_max: self.number(REQUEST_SIZE, 1024..=i64::from(i32::MAX)),
             connections_max: self.number(CONNECTIONS, 1..=1_000_000),

@@ -275,6 +275,7 @@ fn quorum_config(config: &Config, directory: MetaDirectory, endpoints: &Endpoint
         broker_session: config.session_timeout,
         partition_count: config.partition_count,
         replication_factor: config.replication_factor,
+        balance: config.balance,
         ..QuorumConfig::new(directory, endpoints.peer.clone())
     }
 }

@@ -113,7 +113,8 @@ pub(super) fn reply_index(reply: &ControllerReply) -> Option<MetadataIndex> {
         | ControllerReply::DeleteTopics { index, .. }
         | ControllerReply::AlterConfigs { index, .. }
         | ControllerReply::Drain { index }
-        | ControllerReply::UnregisterBroker { index } => Some(*index),
+        | ControllerReply::UnregisterBroker { index }
+        | ControllerReply::ElectLeaders { index, .. } => Some(*index),
         ControllerReply::Done
         | ControllerReply::RegisterBroker { .. }
         | ControllerReply::Heartbeat(_)

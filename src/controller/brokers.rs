@@ -61,6 +61,7 @@ pub(super) fn register(
         image,
         acceptable: &|node| node != node_id && image.is_active(node),
         unclean_shutdown: unclean.then_some(node_id),
+        prefers_first: false,
     };
     let mut records = sweep.without(node_id);
     records.push(register);
@@ -130,6 +131,7 @@ pub(super) fn fence(image: &MetadataImage, node_id: NodeId, broker_epoch: Broker
         image,
         acceptable: &|node| node != node_id && image.is_active(node),
         unclean_shutdown: None,
+        prefers_first: false,
     };
     let mut records = sweep.without(node_id);
     // A drained broker stays drained: it has not registered again.
@@ -161,6 +163,7 @@ pub(super) fn unfence(
             false => image.is_active(node),
         },
         unclean_shutdown: None,
+        prefers_first: false,
     };
     let mut records = vec![change(node_id, broker_epoch, Some(false), None)];
     records.extend(sweep.all(|partition| {
@@ -188,6 +191,7 @@ fn leave(image: &MetadataImage, node_id: NodeId, broker_epoch: BrokerEpoch) -> V
         image,
         acceptable: &|node| node != node_id && image.is_active(node),
         unclean_shutdown: None,
+        prefers_first: false,
     };
     let mut records = vec![change(node_id, broker_epoch, None, Some(true))];
     records.extend(sweep.without(node_id));
@@ -203,7 +207,8 @@ pub(super) fn relieve(
 ) -> Decided {
     registered_broker(image, node_id, broker_epoch)?;
     let acceptable = |node| node != node_id && image.is_active(node) && !liveness.is_stalled(node);
-    let sweep = Sweep { image, acceptable: &acceptable, unclean_shutdown: None };
+    let sweep =
+        Sweep { image, acceptable: &acceptable, unclean_shutdown: None, prefers_first: false };
     let records = sweep.all(|partition| {
         let concerned =
             partition.leader == node_id && partition.isr.iter().any(|member| acceptable(*member));
@@ -251,6 +256,7 @@ pub(super) fn unregister(image: &MetadataImage, node_id: NodeId) -> Decided {
         image,
         acceptable: &|node| node != node_id && image.is_active(node),
         unclean_shutdown: Some(node_id),
+        prefers_first: false,
     };
     let mut records = sweep.without(node_id);
     records.push(MetadataRecord::UnregisterBroker { node_id });

@@ -152,8 +152,12 @@ fn follow_min_isr(image: &MetadataImage, after: &MetadataImage) -> Vec<MetadataR
     let concerned = |topic: &&std::sync::Arc<TopicImage>| {
         image.min_isr(&topic.name) != after.min_isr(&topic.name)
     };
-    let sweep =
-        Sweep { image: after, acceptable: &|node| after.is_active(node), unclean_shutdown: None };
+    let sweep = Sweep {
+        image: after,
+        acceptable: &|node| after.is_active(node),
+        unclean_shutdown: None,
+        prefers_first: false,
+    };
     sweep.topics(after.topics.values().filter(concerned), |partition| Some(partition.clone()))
 }
 

@@ -5,7 +5,7 @@
 //! times, so that a voter that is elected already knows who died a moment ago. Fencing is always safe, because epochs
 //! decide; it is only costly when wrong, so a broker that comes back from a wrong fencing gets a longer session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::HeartbeatRequest;
@@ -84,6 +84,8 @@ struct Contact {
     /// The session is doubled this many times, since then.
     damping: u32,
     damped_at: Duration,
+    /// As far as this controller knows.
+    unfenced_since: Option<Duration>,
 }
 
 impl Contact {
@@ -96,6 +98,7 @@ impl Contact {
             fenced_for_silence: None,
             damping: 0,
             damped_at: now,
+            unfenced_since: None,
         }
     }
 
@@ -253,6 +256,17 @@ impl Liveness {
         contact.is_some_and(|contact| contact.disk_stall_ms >= DISK_STALL_MAX_MS)
     }
 
+    /// Brokers that have been serving for at least `time`, under this controller.
+    pub fn settled(&self, time: Duration) -> BTreeSet<NodeId> {
+        let is_settled = |contact: &Contact| {
+            contact.disk_stall_ms < DISK_STALL_MAX_MS
+                && contact
+                    .unfenced_since
+                    .is_some_and(|since| self.now.saturating_sub(since) >= time)
+        };
+        self.brokers.iter().filter(|(_, c)| is_settled(c)).map(|(node_id, _)| *node_id).collect()
+    }
+
     /// Whether that life of the broker was heard of within its session.
     pub(super) fn has_session(&self, node_id: NodeId, broker_epoch: BrokerEpoch) -> bool {
         self.brokers.get(&node_id).is_some_and(|contact| {
@@ -279,6 +293,10 @@ impl Liveness {
             if broker.broker_epoch > contact.broker_epoch {
                 *contact = contact.reborn(broker.broker_epoch, now);
             }
+            contact.unfenced_since = match broker.fenced {
+                true => None,
+                false => Some(contact.unfenced_since.unwrap_or(now)),
+            };
             let decay = self.config.damping_decay;
             if contact.damping > 0 && now.saturating_sub(contact.damped_at) > decay {
                 contact.damping -= 1;

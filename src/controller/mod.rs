@@ -16,6 +16,7 @@ mod offline;
 mod partition_change;
 mod partitions;
 mod placement;
+mod preferred;
 mod producer_ids;
 mod request;
 mod sweep;
@@ -26,11 +27,12 @@ mod turn;
 
 pub use heartbeat::heartbeat_reply;
 pub use liveness::{Liveness, LivenessConfig, LivenessEffect, ProbeVerdict};
+pub use preferred::misplaced;
 pub use request::*;
 pub use turn::{PendingReply, Turn};
 
 use crate::metadata::{MetadataImage, MetadataRecord};
-use crate::types::{BrokerEpoch, ClusterId, MetadataIndex, NodeId, TimestampMs};
+use crate::types::{BrokerEpoch, ClusterId, MetadataIndex, NodeId, TimestampMs, TopicIdPartition};
 
 /// What a request does: facts for the log, and an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +82,10 @@ pub enum DecisionRequest {
         node_id: NodeId,
         broker_epoch: BrokerEpoch,
     },
+    /// What [`misplaced`] found.
+    ElectPreferred {
+        partitions: Vec<TopicIdPartition>,
+    },
 }
 
 /// One user's request makes no more than this. Fencing and registration are exempt (replication.md 1.1 R8).
@@ -119,6 +125,9 @@ pub fn decide(
         DecisionRequest::Relieve { node_id, broker_epoch } => {
             brokers::relieve(image, context.liveness, *node_id, *broker_epoch)
         }
+        DecisionRequest::ElectPreferred { partitions } => {
+            Ok(preferred::elect(image, Some(partitions)))
+        }
     };
     decided.unwrap_or_else(Decision::refused)
 }
@@ -151,6 +160,9 @@ fn decide_call(
         }
         ControllerRequest::Drain { node_id } => brokers::drain(image, *node_id),
         ControllerRequest::UnregisterBroker { node_id } => brokers::unregister(image, *node_id),
+        ControllerRequest::ElectLeaders { partitions } => {
+            Ok(preferred::elect(image, partitions.as_deref()))
+        }
         ControllerRequest::ReportOffline(request) => offline::report(image, request),
     }
 }

@@ -23,8 +23,12 @@ pub(super) fn report(
     let mut after = image.clone();
     after.offline.insert(node_id, Arc::new(offline.clone()));
     let acceptable = |node| after.is_active(node);
-    let sweep =
-        |unclean_shutdown| Sweep { image: &after, acceptable: &acceptable, unclean_shutdown };
+    let sweep = |unclean_shutdown| Sweep {
+        image: &after,
+        acceptable: &acceptable,
+        unclean_shutdown,
+        prefers_first: false,
+    };
     let (safe, lossy) = (sweep(None), sweep(Some(node_id)));
     let mut records = Vec::new();
     for &id in offline.replicas.symmetric_difference(&before.replicas) {

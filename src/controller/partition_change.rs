@@ -14,6 +14,8 @@ pub(super) struct Rules<'a> {
     pub acceptable: &'a dyn Fn(NodeId) -> bool,
     /// A broker that may have lost what it had acknowledged: it is no eligible leader any more.
     pub unclean_shutdown: Option<NodeId>,
+    /// The first replica leads if it may; otherwise a leader that may stay does.
+    pub prefers_first: bool,
     pub min_isr: MinIsr,
 }
 
@@ -87,7 +89,10 @@ fn elect(old: &PartitionImage, next: &mut PartitionImage, rules: &Rules<'_>, min
         complete && (rules.acceptable)(node)
     };
     let stays = old.leader.known().filter(|leader| valid(*leader));
-    let clean = stays.or_else(|| next.replicas.iter().copied().find(|node| valid(*node)));
+    let first = next.replicas.first().copied();
+    let preferred = first.filter(|node| rules.prefers_first && valid(*node));
+    let clean =
+        preferred.or(stays).or_else(|| next.replicas.iter().copied().find(|node| valid(*node)));
     if let Some(leader) = clean {
         next.leader = leader;
         if next.isr.is_empty() {

@@ -33,6 +33,7 @@ fn check(name: &str, case: Case<'_>) {
     let rules = Rules {
         acceptable: &|node| acceptable.contains(&node),
         unclean_shutdown: case.unclean.map(NodeId),
+        prefers_first: false,
         min_isr: MinIsr(Some(case.min_isr)),
     };
     let wanted = PartitionImage { isr: nodes(case.wanted_isr), ..case.old.clone() };
@@ -225,7 +226,12 @@ fn the_leader_stays_where_it_can() {
 
 #[test]
 fn a_reassignment_completes_when_enough_of_the_wanted_are_in_sync() {
-    let rules = Rules { acceptable: &|_| true, unclean_shutdown: None, min_isr: MinIsr(Some(2)) };
+    let rules = Rules {
+        acceptable: &|_| true,
+        unclean_shutdown: None,
+        prefers_first: false,
+        min_isr: MinIsr(Some(2)),
+    };
     let old = PartitionImage {
         replicas: nodes(&[3, 4, 1]),
         adding: nodes(&[3, 4]),

@@ -97,6 +97,7 @@ fn alter_partition(
     let rules = Rules {
         acceptable: &|node| image.can_serve(node, proposal.partition),
         unclean_shutdown: None,
+        prefers_first: false,
         min_isr: image.min_isr(&topic.name),
     };
     let Some(state) = partition_change(current, wanted, &rules) else {

@@ -62,6 +62,10 @@ pub enum ControllerRequest {
         node_id: NodeId,
     },
     ReportOffline(ReportOfflineRequest),
+    /// Leadership goes to the first replica of these partitions, or of all (Kafka's preferred election).
+    ElectLeaders {
+        partitions: Option<Vec<TopicIdPartition>>,
+    },
 }
 
 /// The answer to the request of the same name.
@@ -97,6 +101,11 @@ pub enum ControllerReply {
         index: MetadataIndex,
     },
     UnregisterBroker {
+        index: MetadataIndex,
+    },
+    /// Of all partitions: those that needed an election.
+    ElectLeaders {
+        results: Vec<(TopicIdPartition, Result<(), Refusal>)>,
         index: MetadataIndex,
     },
 }

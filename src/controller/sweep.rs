@@ -14,6 +14,8 @@ pub(super) struct Sweep<'a> {
     /// See [`Rules::acceptable`]; what `image` says of single replicas comes on top.
     pub acceptable: &'a dyn Fn(NodeId) -> bool,
     pub unclean_shutdown: Option<NodeId>,
+    /// See [`Rules::prefers_first`].
+    pub prefers_first: bool,
 }
 
 impl Sweep<'_> {
@@ -54,6 +56,7 @@ impl Sweep<'_> {
         let rules = Rules {
             acceptable: &|node| (self.acceptable)(node) && self.image.is_online(node, id),
             unclean_shutdown: self.unclean_shutdown,
+            prefers_first: self.prefers_first,
             min_isr,
         };
         let state = partition_change(old, wanted, &rules)?;

@@ -1,12 +1,16 @@
 //! A controller without a quorum, for tests: decides, and replays at once.
 
+use std::sync::Arc;
+
 use super::{
     ClusterDefaults, ControllerCall, ControllerReply, ControllerRequest, CreatableTopic,
     DecisionContext, DecisionRequest, Liveness, LivenessConfig, Refusal, RegisterBrokerRequest,
     Turn,
 };
 use crate::metadata::test_support::{batch, partition, registration, topic_records, uuid};
-use crate::metadata::{MetadataBatch, MetadataImage, MetadataRecord, PartitionImage, Replayed};
+use crate::metadata::{
+    MetadataBatch, MetadataImage, MetadataRecord, PartitionChangeRecord, PartitionImage, Replayed,
+};
 use crate::protocol::ErrorCode;
 use crate::types::{BrokerEpoch, NodeId, TopicIdPartition};
 
@@ -119,6 +123,21 @@ impl World {
     pub(super) fn create(&mut self, name: &str, id: u8, replicas: &[&[i32]]) {
         let partitions = replicas.iter().map(|replicas| partition(replicas)).collect();
         let batch = batch(&self.image, topic_records(name, id, partitions));
+        assert_eq!(self.image.replay(self.image.index + 1, &batch), Ok(Replayed::Applied));
+        self.log.push(batch);
+    }
+
+    /// The leader has found that this replica caught up.
+    pub(super) fn rejoin(&mut self, id: TopicIdPartition, node_id: i32) {
+        let mut state = PartitionImage::clone(self.image.partition(id).unwrap());
+        state.isr.push(NodeId(node_id));
+        state.partition_epoch = state.partition_epoch.next();
+        let record = MetadataRecord::PartitionChange(PartitionChangeRecord {
+            topic_id: id.topic_id,
+            partition: id.partition,
+            state: Arc::new(state),
+        });
+        let batch = batch(&self.image, vec![record]);
         assert_eq!(self.image.replay(self.image.index + 1, &batch), Ok(Replayed::Applied));
         self.log.push(batch);
     }

@@ -50,7 +50,8 @@ impl PendingReply {
                 | ControllerReply::DeleteTopics { index, .. }
                 | ControllerReply::AlterConfigs { index, .. }
                 | ControllerReply::Drain { index }
-                | ControllerReply::UnregisterBroker { index },
+                | ControllerReply::UnregisterBroker { index }
+                | ControllerReply::ElectLeaders { index, .. },
             ) => *index = settled,
             Ok(
                 ControllerReply::Done
@@ -139,6 +140,9 @@ fn cause(request: &DecisionRequest, record_count: usize) -> Cause {
         DecisionRequest::Unfence { node_id, .. } => {
             (controller(), format!("unfence broker {node_id}"))
         }
+        DecisionRequest::ElectPreferred { partitions } => {
+            (controller(), format!("elect the first replicas of {} partitions", partitions.len()))
+        }
         DecisionRequest::BeginControlledShutdown { node_id, .. } => {
             (format!("broker-{node_id}"), "begin controlled shutdown".to_owned())
         }
@@ -178,6 +182,7 @@ fn describe(request: &ControllerRequest) -> String {
         }
         ControllerRequest::Drain { node_id } => format!("drain broker {node_id}"),
         ControllerRequest::UnregisterBroker { node_id } => format!("unregister broker {node_id}"),
+        ControllerRequest::ElectLeaders { .. } => "elect first replicas".to_owned(),
         ControllerRequest::ReportOffline(request) => format!(
             "broker {} cannot serve {} replicas; directories {:?}",
             request.node_id,

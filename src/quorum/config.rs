@@ -21,6 +21,8 @@ pub struct QuorumConfig {
     pub partition_count: i32,
     /// For topics that are created without a factor; `None`: min(3, active brokers).
     pub replication_factor: Option<i16>,
+    /// How often leadership goes back to first replicas; `None`: never by itself.
+    pub balance: Option<Duration>,
     /// A snapshot is made after this many entries; half of them stay in the log after it.
     pub snapshot_entries: u64,
     /// What happens when this node may not go on.
@@ -37,6 +39,7 @@ impl QuorumConfig {
             broker_session: LivenessConfig::default().session,
             partition_count: 1,
             replication_factor: None,
+            balance: Some(Duration::from_secs(30)),
             snapshot_entries: 20_000,
             fault: Fault::exit(),
         }

@@ -79,6 +79,7 @@ pub(super) struct Tools {
     pub(super) timing: Timing,
     pub(super) partition_count: i32,
     pub(super) replication_factor: Option<i16>,
+    pub(super) balance: Option<Duration>,
 }
 
 struct Waiting {
@@ -117,6 +118,8 @@ pub(super) struct ControllerLoop {
     pub(super) session: Duration,
     started: Instant,
     pub(super) last_tick: Instant,
+    /// When leaders are looked at that are not where they should be.
+    pub(super) next_balance: Instant,
     /// The last tick found that this controller was not served in time.
     pub(super) is_stalled: bool,
     role: Role,
@@ -137,6 +140,7 @@ impl ControllerLoop {
             tools,
             started: now,
             last_tick: now,
+            next_balance: now,
             is_stalled: false,
             role: Role::Standby,
             defaults: None,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
@@ -14,10 +14,13 @@ use tracing::{info, warn};
 use super::Timing;
 use super::controller_loop::{ControllerLoop, Event};
 use super::propose::RETRY;
-use crate::controller::{DecisionRequest, LivenessEffect, ProbeVerdict};
+use crate::controller::{DecisionRequest, LivenessEffect, ProbeVerdict, misplaced};
 use crate::net::ProbeOutcome;
 use crate::types::{IncarnationId, NodeId, time};
 
+/// Leaders that move at once.
+const MOVES_MAX: usize = 1000;
+const MOVES_PAUSE: Duration = Duration::from_secs(10);
 const PROBE_TIMEOUT: Duration = Duration::from_millis(150);
 
 impl ControllerLoop {
@@ -35,6 +38,24 @@ impl ControllerLoop {
         }
         let effects = self.liveness.on_tick(&self.image(), self.now());
         self.execute(effects);
+        if let Some(interval) = self.tools.balance
+            && now >= self.next_balance
+        {
+            self.balance(now, interval);
+        }
+    }
+
+    /// Gives leadership back to first replicas whose brokers have been there for a while, a limited number at a time:
+    /// each move makes clients look for the leader.
+    fn balance(&mut self, now: Instant, interval: Duration) {
+        let settled = self.liveness.settled(2 * interval);
+        let partitions = misplaced(&self.image(), &settled, MOVES_MAX);
+        let is_all = partitions.len() < MOVES_MAX;
+        self.next_balance = now + if is_all { interval } else { interval.min(MOVES_PAUSE) };
+        if !partitions.is_empty() {
+            info!(partitions = partitions.len(), "leadership goes back to first replicas");
+            self.enqueue(DecisionRequest::ElectPreferred { partitions }, None);
+        }
     }
 
     /// No acknowledgement of the quorum for half a session: then heartbeats may not have reached this node either.

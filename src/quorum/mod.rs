@@ -167,6 +167,7 @@ impl Quorum {
             timing: config.timing,
             partition_count: config.partition_count,
             replication_factor: config.replication_factor,
+            balance: config.balance,
         });
         let stopping = watch::Sender::new(false);
         let guard = guard(raft.clone(), controller, received, stopping.subscribe(), fault.clone());

@@ -240,7 +240,8 @@ impl Service {
             ControllerRequest::DeleteTopics { .. }
             | ControllerRequest::AlterConfigs { .. }
             | ControllerRequest::Drain { .. }
-            | ControllerRequest::UnregisterBroker { .. } => {}
+            | ControllerRequest::UnregisterBroker { .. }
+            | ControllerRequest::ElectLeaders { .. } => {}
             ControllerRequest::RegisterBroker(_)
             | ControllerRequest::Heartbeat(_)
             | ControllerRequest::AlterPartition(_)

@@ -1,6 +1,7 @@
 //! Nodes die or freeze while records are written: it ends every time, and nothing is lost (INV-25).
 
-use super::workload::{TOPIC, under_load};
+use super::harness::{Cluster, eventually};
+use super::workload::{Load, TOPIC, under_load};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_the_leader_loses_nothing() {
@@ -117,6 +118,28 @@ async fn without_a_majority_nothing_is_acknowledged_and_with_it_everything_goes_
     cluster.ready().await;
     load.progress().await;
     cluster.in_sync().await;
+
+    load.check(&cluster).await;
+    cluster.finish();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leadership_goes_back_to_a_node_that_is_back_for_a_while() {
+    let interval = ("leader.imbalance.check.interval.seconds", "1");
+    let mut cluster = Cluster::start_with(&[interval]).await;
+    cluster.create_topic(TOPIC, 3).await;
+    let load = Load::start(&cluster, TOPIC).await;
+
+    let first = cluster.leader(TOPIC, 0).await;
+    cluster.kill(first);
+    cluster.other_leader(TOPIC, 0, &[first]).await;
+    cluster.restart(first).await;
+    eventually("the first replica leads again", || async {
+        let leader = cluster.leader(TOPIC, 0).await;
+        if leader == first { Ok(()) } else { Err(format!("node {leader} leads")) }
+    })
+    .await;
+    load.progress().await;
 
     load.check(&cluster).await;
     cluster.finish();

@@ -25,6 +25,7 @@ macro_rules! api_table {
             22 InitProducerId             0..=5  from 0  flexible 2  InitProducerIdRequest => InitProducerIdResponse, init_producer_id;
             23 OffsetForLeaderEpoch       2..=4  from 2  flexible 4  OffsetForLeaderEpochRequest => OffsetForLeaderEpochResponse, offset_for_leader_epoch;
             32 DescribeConfigs            1..=4  from 1  flexible 4  DescribeConfigsRequest => DescribeConfigsResponse, describe_configs;
+            43 ElectLeaders               0..=2  from 0  flexible 2  ElectLeadersRequest => ElectLeadersResponse, elect_leaders;
             44 IncrementalAlterConfigs    0..=1  from 0  flexible 1  IncrementalAlterConfigsRequest => IncrementalAlterConfigsResponse, incremental_alter_configs;
             46 ListPartitionReassignments 0..=0  from 0  flexible 0  ListPartitionReassignmentsRequest => ListPartitionReassignmentsResponse, list_partition_reassignments;
             60 DescribeCluster            0..=2  from 0  flexible 0  DescribeClusterRequest => DescribeClusterResponse, describe_cluster;

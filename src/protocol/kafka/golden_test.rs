@@ -26,6 +26,7 @@ macro_rules! for_each_message {
         $check! { InitProducerId: InitProducerIdRequest 0, InitProducerIdResponse 0 }
         $check! { OffsetForLeaderEpoch: OffsetForLeaderEpochRequest 2, OffsetForLeaderEpochResponse 2 }
         $check! { DescribeConfigs: DescribeConfigsRequest 1, DescribeConfigsResponse 1 }
+        $check! { ElectLeaders: ElectLeadersRequest 0, ElectLeadersResponse 0 }
         $check! { IncrementalAlterConfigs: IncrementalAlterConfigsRequest 0, IncrementalAlterConfigsResponse 0 }
         $check! { ListPartitionReassignments: ListPartitionReassignmentsRequest 0, ListPartitionReassignmentsResponse 0 }
         $check! { DescribeCluster: DescribeClusterRequest 0, DescribeClusterResponse 0 }

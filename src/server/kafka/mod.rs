@@ -11,6 +11,7 @@ mod describe_cluster;
 mod describe_configs;
 mod describe_topic_partitions;
 mod dispatch;
+mod elect_leaders;
 mod fetch;
 mod find_coordinator;
 mod frames;

@@ -1,4 +1,4 @@
-//! Keys 19, 20 and 46: making and removing topics, and moving them.
+//! Keys 19, 20, 43 and 46: making and removing topics, choosing their leaders, and moving them.
 
 use super::super::message::message;
 use super::super::text::Text;
@@ -76,6 +76,36 @@ message! {
         [6..] topic_id: Uuid = Uuid::ZERO,
         [0..] error_code: i16,
         [5..] error_message: Option<Text>,
+    }
+
+    pub struct ElectLeadersRequest {
+        /// 0: preferred; 1: unclean.
+        [1..] election_type: i8,
+        /// Null asks for all.
+        [0..] topic_partitions: Option<Vec<ElectedTopic>>,
+        [0..] timeout_ms: i32 = 60_000,
+    }
+
+    pub struct ElectedTopic {
+        [0..] topic: Text,
+        [0..] partitions: Vec<i32>,
+    }
+
+    pub struct ElectLeadersResponse {
+        [0..] throttle_time_ms: i32,
+        [1..] error_code: i16,
+        [0..] replica_election_results: Vec<ElectionResult>,
+    }
+
+    pub struct ElectionResult {
+        [0..] topic: Text,
+        [0..] partition_result: Vec<PartitionElectionResult>,
+    }
+
+    pub struct PartitionElectionResult {
+        [0..] partition_id: i32,
+        [0..] error_code: i16,
+        [0..] error_message: Option<Text>,
     }
 
     pub struct ListPartitionReassignmentsRequest {
