@@ -224,7 +224,7 @@ impl Reconciler {
     }
 
     fn config(&self, image: &MetadataImage, topic: &str) -> Arc<TopicConfig> {
-        let config = image.topic_config(topic);
+        let config = image.topic_config(topic, self.me());
         if config.durability.unwrap_or(self.durability) == Durability::PageCache {
             self.lives.uses_page_cache();
         }

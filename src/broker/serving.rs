@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::time::{Instant, timeout_at};
 
-use super::partition::{FetchedSlice, Partition, ProduceOutcome};
+use super::partition::{FetchedSlice, Partition, ProduceOutcome, TrimResult};
 use super::purgatory::FetchWaiter;
 use super::{Broker, FetchQuery};
 use crate::protocol::ErrorCode;
@@ -121,6 +121,31 @@ impl Broker {
         leader_epoch: LeaderEpoch,
     ) -> Result<ListedOffset, PartitionError> {
         self.find_partition(id)?.list_offset(query, leader_epoch)
+    }
+
+    /// Deletes the records before the offset of each partition (-1: all that is committed). Answers with low watermarks,
+    /// in the order of the entries, once every live replica has the new log starts, or when `timeout` has passed.
+    pub async fn delete_records(
+        &self,
+        entries: Vec<(TopicIdPartition, Offset)>,
+        timeout: Duration,
+    ) -> Vec<TrimResult> {
+        let deadline = time::now() + timeout;
+        let trim = |(id, offset): (TopicIdPartition, Offset)| {
+            self.find_partition(id)?.trim(Some(offset).filter(|offset| *offset != -1), deadline)
+        };
+        let waiters: Vec<_> = entries.into_iter().map(trim).collect();
+        let mut results = Vec::with_capacity(waiters.len());
+        for waiter in waiters {
+            results.push(match waiter {
+                Ok(waiter) => waiter.await.unwrap_or_else(|_| {
+                    let message = "the partition was removed from this broker".to_owned();
+                    Err(refusal(ErrorCode::NotLeaderOrFollower, message))
+                }),
+                Err(error) => Err(error),
+            });
+        }
+        results
     }
 
     /// The replica here, or why clients have no business with it here.

@@ -112,6 +112,7 @@ pub(super) fn reply_index(reply: &ControllerReply) -> Option<MetadataIndex> {
         ControllerReply::CreateTopics { index, .. }
         | ControllerReply::DeleteTopics { index, .. }
         | ControllerReply::AlterConfigs { index, .. }
+        | ControllerReply::CreatePartitions { index, .. }
         | ControllerReply::Drain { index }
         | ControllerReply::UnregisterBroker { index }
         | ControllerReply::ElectLeaders { index, .. } => Some(*index),

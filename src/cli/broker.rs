@@ -3,11 +3,13 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::configs::{self, ConfigChanges};
 use super::connect::Connect;
 use super::error::Failure;
 use super::output::table;
 use crate::client::ClusterView;
 use crate::protocol::native::BrokerView;
+use crate::types::{ConfigResource, NodeId};
 
 /// See brokers
 #[derive(Debug, Args)]
@@ -23,11 +25,30 @@ enum BrokerCommand {
     /// All brokers, with what they lead
     #[command(after_help = "Example:\n  kontiki broker list --output json")]
     List,
+    /// See or change the configs of one broker, or those that all brokers have in common
+    ///
+    /// Most of them are defaults of topics: what a topic does not set itself.
+    #[command(
+        after_help = "Examples:\n  kontiki broker config\n  kontiki broker config --set log.retention.ms=86400000\n  kontiki broker config 2 --unset log.retention.ms"
+    )]
+    Config {
+        /// Id of the broker [default: all brokers]
+        id: Option<i32>,
+        #[command(flatten)]
+        changes: ConfigChanges,
+    },
 }
 
 pub(super) async fn run(args: BrokerArgs) -> Result<(), Failure> {
-    let BrokerCommand::List = args.command;
-    let view = args.connect.client().await?.admin().describe_cluster().await?;
+    let admin = args.connect.client().await?.admin();
+    if let BrokerCommand::Config { id, changes } = args.command {
+        let (resource, name) = match id {
+            Some(id) => (ConfigResource::Broker(NodeId(id)), format!("broker {id}")),
+            None => (ConfigResource::Cluster, "all brokers".to_owned()),
+        };
+        return configs::run(&args.connect, &admin, resource, &name, changes).await;
+    }
+    let view = admin.describe_cluster().await?;
     let json: Vec<Value> = view.brokers.values().map(|broker| to_json(&view, broker)).collect();
     args.connect.output.print(&Value::from(json), || {
         let row = |broker: &BrokerView| {

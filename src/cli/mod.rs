@@ -9,6 +9,7 @@ mod broker;
 mod chaos;
 mod check;
 mod cluster;
+mod configs;
 mod connect;
 mod consume;
 mod dev;
@@ -22,6 +23,7 @@ mod quorum;
 mod report_html;
 mod server;
 mod topic;
+mod trim;
 
 use std::future::Future;
 use std::process::ExitCode;

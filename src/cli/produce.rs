@@ -12,10 +12,10 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use super::configs::parse_pair;
 use super::connect::Connect;
 use super::error::Failure;
 use super::output::{Progress, count};
-use super::topic::parse_pair;
 use crate::client::{Acks, Compression, Delivery, Error, Producer, ProducerConfig, Record};
 use crate::types::Offset;
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::configs::parse_pair;
 use super::error::Failure;
 use super::lifeline;
-use super::topic::parse_pair;
 use crate::config::{Config, KEYS};
 use crate::{node, telemetry};
 

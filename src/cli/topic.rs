@@ -1,17 +1,16 @@
 //! `kontiki topic`.
 
-use std::collections::BTreeMap;
-
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::configs::{self, ConfigChanges};
 use super::connect::Connect;
 use super::error::Failure;
 use super::output::{count, nodes, table};
+use super::trim::{self, TrimArgs};
 use crate::client::{Admin, Error, NewTopic};
-use crate::controller::ConfigOperation;
 use crate::protocol::ErrorCode;
-use crate::protocol::native::{ConfigView, PartitionView, TopicView};
+use crate::protocol::native::{PartitionView, TopicView};
 use crate::types::{ConfigResource, NodeId};
 
 /// Create, see and change topics
@@ -56,6 +55,16 @@ enum TopicCommand {
         after_help = "Examples:\n  kontiki topic config orders\n  kontiki topic config orders --set max.message.bytes=4194304 --unset segment.bytes"
     )]
     Config(ConfigArgs),
+    /// Give a topic more partitions
+    ///
+    /// Records with a key may go to another partition than before from then on.
+    #[command(after_help = "Example:\n  kontiki topic alter orders --partitions 24")]
+    Alter(AlterArgs),
+    /// Delete records at the beginning of a topic
+    #[command(
+        after_help = "Examples:\n  kontiki topic trim orders --partition 3 --to 1000\n  kontiki topic trim orders --to end\n  kontiki topic trim orders --before 30d --dry-run"
+    )]
+    Trim(TrimArgs),
 }
 
 #[derive(Debug, Args)]
@@ -76,7 +85,7 @@ struct CreateArgs {
     )]
     assignments: Vec<(i32, Vec<NodeId>)>,
     /// A config; may be repeated
-    #[arg(long = "config", short, value_name = "KEY=VALUE", value_parser = parse_pair)]
+    #[arg(long = "config", short, value_name = "KEY=VALUE", value_parser = configs::parse_pair)]
     configs: Vec<(String, String)>,
     /// A topic that exists already is no failure
     #[arg(long)]
@@ -89,22 +98,19 @@ struct CreateArgs {
 #[derive(Debug, Args)]
 struct ConfigArgs {
     name: String,
-    /// A config to set; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
-    set: Vec<(String, String)>,
-    /// A config to set back to its default; may be repeated
-    #[arg(long, value_name = "KEY")]
-    unset: Vec<String>,
+    #[command(flatten)]
+    changes: ConfigChanges,
+}
+
+#[derive(Debug, Args)]
+struct AlterArgs {
+    name: String,
+    /// How many partitions it shall have: more than now
+    #[arg(long, short, value_name = "COUNT")]
+    partitions: i32,
     /// Check, and change nothing
     #[arg(long)]
     dry_run: bool,
-}
-
-pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is not KEY=VALUE")),
-    }
 }
 
 fn parse_assignment(text: &str) -> Result<(i32, Vec<NodeId>), String> {
@@ -127,7 +133,12 @@ pub(super) async fn run(args: TopicArgs) -> Result<(), Failure> {
         TopicCommand::Delete { names, dry_run, if_exists } => {
             delete(connect, &admin, &names, dry_run, if_exists).await
         }
-        TopicCommand::Config(args) => config(connect, &admin, args).await,
+        TopicCommand::Config(ConfigArgs { name, changes }) => {
+            let resource = ConfigResource::Topic(name.as_str().into());
+            configs::run(connect, &admin, resource, &name, changes).await
+        }
+        TopicCommand::Alter(args) => alter(connect, &admin, args).await,
+        TopicCommand::Trim(args) => trim::run(connect, &admin, args).await,
     }
 }
 
@@ -296,45 +307,14 @@ async fn delete(
     Ok(())
 }
 
-async fn config(connect: &Connect, admin: &Admin, args: ConfigArgs) -> Result<(), Failure> {
-    let resource = ConfigResource::Topic(args.name.as_str().into());
-    let set = args.set.into_iter().map(|(key, value)| (key, ConfigOperation::Set(value)));
-    let unset = args.unset.into_iter().map(|key| (key, ConfigOperation::Delete));
-    let operations: Vec<_> = set.chain(unset).collect();
-    if operations.is_empty() {
-        return show_configs(connect, &admin.describe_configs(resource).await?);
-    }
-    let changed = operations.len();
-    admin.alter_configs(resource, operations, args.dry_run).await?;
-    let json = json!({ "name": args.name, "changed": if args.dry_run { 0 } else { changed } });
+async fn alter(connect: &Connect, admin: &Admin, args: AlterArgs) -> Result<(), Failure> {
+    admin.create_partitions(&args.name, args.partitions, args.dry_run).await?;
+    let json =
+        json!({ "name": args.name, "partitions": args.partitions, "changed": !args.dry_run });
     connect.output.print(&json, || {
-        let verb = if args.dry_run { "would change" } else { "changed" };
-        format!("{verb} {} of {}", count(changed, "config"), args.name)
-    })?;
-    Ok(())
-}
-
-fn show_configs(connect: &Connect, configs: &[ConfigView]) -> Result<(), Failure> {
-    let by_name: BTreeMap<&str, &ConfigView> =
-        configs.iter().map(|config| (config.name.as_str(), config)).collect();
-    let json: Vec<Value> = by_name
-        .values()
-        .map(|config| {
-            json!({
-                "name": config.name,
-                "value": config.value,
-                "source": config.source,
-                "read_only": config.read_only,
-                "documentation": config.documentation,
-            })
-        })
-        .collect();
-    connect.output.print(&Value::from(json), || {
-        let rows = by_name.values().map(|config| {
-            let value = config.value.clone().unwrap_or_else(|| "-".to_owned());
-            [config.name.clone(), value, config.source.clone()]
-        });
-        table(["name", "value", "source"], rows)
+        let verb = if args.dry_run { "would have" } else { "has" };
+        let partitions = usize::try_from(args.partitions).unwrap_or(0);
+        format!("{} {verb} {}", args.name, count(partitions, "partition"))
     })?;
     Ok(())
 }
@@ -349,8 +329,8 @@ mod tests {
         for bad in ["", "1", "a=1", "1=", "1=a", "1=1,,2"] {
             assert!(parse_assignment(bad).is_err(), "{bad}");
         }
-        assert_eq!(parse_pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
-        assert_eq!(parse_pair("a="), Ok(("a".to_owned(), String::new())));
-        assert!(parse_pair("=a").is_err() && parse_pair("a").is_err());
+        assert_eq!(configs::parse_pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert_eq!(configs::parse_pair("a="), Ok(("a".to_owned(), String::new())));
+        assert!(configs::parse_pair("=a").is_err() && configs::parse_pair("a").is_err());
     }
 }

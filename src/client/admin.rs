@@ -13,15 +13,15 @@ use super::retry::{Retry, is_retriable};
 use super::{ClusterView, Error};
 use crate::controller::{
     ConfigChange, ConfigOperation, ControllerCall, ControllerReply, ControllerRequest,
-    CreatableTopic, CreatedTopic, Refusal, TopicSelector,
+    CreatableTopic, CreatedTopic, MorePartitions, Refusal, TopicSelector,
 };
 use crate::net;
 use crate::protocol::ErrorCode;
 use crate::protocol::native::{
-    ConfigView, DescribeConfigsRequest, Kind, QuorumStatus, QuorumStatusRequest, TopicView,
-    WireError,
+    ConfigView, DescribeConfigsRequest, Kind, ListedOffset, OffsetQuery, QuorumStatus,
+    QuorumStatusRequest, TopicView, WireError,
 };
-use crate::types::{ConfigResource, HostPort, NodeId, TopicId};
+use crate::types::{ConfigResource, HostPort, NodeId, Offset, TopicId};
 
 /// How long a node may take over one request: it answers once every live broker serves the result.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -158,6 +158,56 @@ impl Admin {
             }
             Err(refusal) => Err(refusal.into()),
         }
+    }
+
+    /// Raises the number of a topic's partitions; only checks it when `validate_only`.
+    pub async fn create_partitions(
+        &self,
+        name: &str,
+        count: i32,
+        validate_only: bool,
+    ) -> Result<(), Error> {
+        let topics = vec![MorePartitions { name: name.to_owned(), count, assignments: None }];
+        let request = ControllerRequest::CreatePartitions { topics, validate_only };
+        let answer = self.submit(request).await?;
+        let ControllerReply::CreatePartitions { results, .. } = answer.reply else {
+            return Err(unexpected());
+        };
+        match only(results)? {
+            Err(refusal) if refusal.code == ErrorCode::UnknownTopicOrPartition => {
+                Err(self.cluster.unknown_topic(name).await)
+            }
+            // An attempt whose answer was lost may have been ours.
+            Err(refusal) if refusal.code == ErrorCode::InvalidPartitions && answer.is_uncertain => {
+                let view = self.describe_topic(name).await?;
+                if i32::try_from(view.partitions.len()) == Ok(count) {
+                    Ok(())
+                } else {
+                    Err(refusal.into())
+                }
+            }
+            result => Ok(result?),
+        }
+    }
+
+    /// Where partitions begin, end, or were at a time.
+    pub async fn list_offsets(
+        &self,
+        topic: &str,
+        partitions: &[i32],
+        query: OffsetQuery,
+    ) -> Result<BTreeMap<i32, ListedOffset>, Error> {
+        self.cluster.list_offsets(topic, partitions, query).await
+    }
+
+    /// Deletes the records before the offset of each partition (-1: all that is committed). Returns where they start now,
+    /// at every live replica.
+    pub async fn delete_records(
+        &self,
+        topic: &str,
+        offsets: &BTreeMap<i32, Offset>,
+    ) -> Result<BTreeMap<i32, Offset>, Error> {
+        self.cluster.delete_records(topic, offsets).await
     }
 
     /// Effective configs, defaults included.

@@ -1,9 +1,11 @@
-//! Asking leaders where a partition begins, ends, or was at a time.
+//! Asking the leaders of partitions: where each begins, ends, or was at a time; to delete what is before an offset.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
 use super::Error;
@@ -11,29 +13,80 @@ use super::error::cause;
 use super::metadata::{Cluster, Leader};
 use super::retry::{Retry, is_retriable};
 use crate::protocol::native::{
-    Kind, ListOffsetsReply, ListOffsetsRequest, ListedOffset, OffsetQuery,
+    DeleteRecordsRequest, Kind, ListOffsetsRequest, ListedOffset, OffsetQuery, PartitionError,
 };
+use crate::types::Offset;
 
 /// A leader that is silent for so long is asked again, if it still is one.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long a leader waits for other replicas; less than that.
+const REPLICAS_WAIT_MS: u32 = 4_000;
+
+/// A question about partitions to their leaders, and the name of what is being done.
+struct Question<F> {
+    what: &'static str,
+    kind: Kind,
+    request: F,
+}
+
+/// Replies have one result for each partition.
+#[derive(Debug, Deserialize)]
+struct Results<R> {
+    results: Vec<Result<R, PartitionError>>,
+}
 
 impl Cluster {
-    /// Asks about partitions of a topic, each at its leader, until all have answered.
     pub(super) async fn list_offsets(
         &self,
         topic: &str,
         partitions: &[i32],
         query: OffsetQuery,
     ) -> Result<BTreeMap<i32, ListedOffset>, Error> {
+        let request = |leaders: &[Leader]| ListOffsetsRequest {
+            entries: leaders
+                .iter()
+                .map(|it| (it.topic_id, it.partition.partition, query))
+                .collect(),
+        };
+        let (what, kind) = ("looking up offsets", Kind::ClientListOffsets);
+        self.ask_leaders(topic, partitions, &Question { what, kind, request }).await
+    }
+
+    /// Deletes what is before the offset of each partition; answers with where they start then.
+    pub(super) async fn delete_records(
+        &self,
+        topic: &str,
+        offsets: &BTreeMap<i32, Offset>,
+    ) -> Result<BTreeMap<i32, Offset>, Error> {
+        let entry = |leader: &Leader| {
+            let partition = leader.partition.partition;
+            (leader.topic_id, partition, offsets.get(&partition).copied().unwrap_or(0))
+        };
+        let request = |leaders: &[Leader]| DeleteRecordsRequest {
+            timeout_ms: REPLICAS_WAIT_MS,
+            entries: leaders.iter().map(entry).collect(),
+        };
+        let (what, kind) = ("deleting records", Kind::ClientDeleteRecords);
+        let partitions: Vec<i32> = offsets.keys().copied().collect();
+        self.ask_leaders(topic, &partitions, &Question { what, kind, request }).await
+    }
+
+    /// Asks about partitions of a topic, each at its leader, until all have answered.
+    async fn ask_leaders<Q: Serialize, R: DeserializeOwned>(
+        &self,
+        topic: &str,
+        partitions: &[i32],
+        question: &Question<impl Fn(&[Leader]) -> Q>,
+    ) -> Result<BTreeMap<i32, R>, Error> {
         self.topic(topic).await?;
         let deadline = Instant::now() + self.deadline;
         let mut retry = Retry::until(deadline);
-        let mut listed = BTreeMap::new();
+        let mut answered = BTreeMap::new();
         loop {
             let view = self.view();
             let mut last_cause = None;
             let mut by_leader: BTreeMap<_, Vec<Leader>> = BTreeMap::new();
-            for &partition in partitions.iter().filter(|p| !listed.contains_key(*p)) {
+            for &partition in partitions.iter().filter(|p| !answered.contains_key(*p)) {
                 match view.leader(topic, partition) {
                     Some(leader) => {
                         by_leader.entry(leader.address.clone()).or_default().push(leader);
@@ -42,11 +95,11 @@ impl Cluster {
                 }
             }
             for leaders in by_leader.into_values() {
-                match self.list_at(topic, &leaders, query, deadline).await {
+                match self.ask_leader(topic, &leaders, question, deadline).await {
                     Ok(results) => {
                         for (partition, result) in results {
                             match result {
-                                Ok(offset) => drop(listed.insert(partition, offset)),
+                                Ok(answer) => drop(answered.insert(partition, answer)),
                                 Err(cause) => last_cause = Some(cause),
                             }
                         }
@@ -55,10 +108,10 @@ impl Cluster {
                     Err(Failed::Again(cause)) => last_cause = Some(cause),
                 }
             }
-            let Some(cause) = last_cause else { return Ok(listed) };
+            let Some(cause) = last_cause else { return Ok(answered) };
             if !retry.pause().await {
                 let within = self.deadline;
-                return Err(Error::Deadline { what: "looking up offsets", within, cause });
+                return Err(Error::Deadline { what: question.what, within, cause });
             }
             let refreshed = timeout_at(deadline, self.refresh(&view)).await;
             if let Ok(Ok(view)) = refreshed
@@ -70,36 +123,32 @@ impl Cluster {
     }
 
     /// Asks one leader about the partitions that it leads.
-    async fn list_at(
+    async fn ask_leader<Q: Serialize, R: DeserializeOwned>(
         &self,
         topic: &str,
         leaders: &[Leader],
-        query: OffsetQuery,
+        question: &Question<impl Fn(&[Leader]) -> Q>,
         deadline: Instant,
-    ) -> Result<Vec<(i32, Result<ListedOffset, String>)>, Failed> {
+    ) -> Result<Vec<(i32, Result<R, String>)>, Failed> {
         let Some(first) = leaders.first() else { return Ok(Vec::new()) };
-        let entries = leaders.iter().map(|leader| {
-            let partition = &leader.partition;
-            (leader.topic_id, partition.partition, query)
-        });
-        let request = ListOffsetsRequest { entries: entries.collect() };
+        let request = (question.request)(leaders);
         let within = deadline.saturating_duration_since(Instant::now()).min(ANSWER_MAX);
-        let asked = self.peers.call::<_, ListOffsetsReply>(
+        let asked = self.peers.call::<_, Results<R>>(
             &first.address,
-            Kind::ClientListOffsets,
+            question.kind,
             &request,
             Bytes::new(),
             within,
         );
         let (reply, _) = asked.await.map_err(|error| Failed::Again(cause(&error)))?;
         if reply.results.len() != leaders.len() {
-            return Err(Failed::Final(Error::Protocol("not one offset a partition".to_owned())));
+            return Err(Failed::Final(Error::Protocol("not one answer a partition".to_owned())));
         }
         let mut results = Vec::with_capacity(leaders.len());
         for (leader, result) in leaders.iter().zip(reply.results) {
             let partition = leader.partition.partition;
             match result {
-                Ok(offset) => results.push((partition, Ok(offset))),
+                Ok(answer) => results.push((partition, Ok(answer))),
                 Err(error) if is_retriable(error.code) => {
                     self.learn_leader(topic, partition, &error);
                     results.push((partition, Err(Error::from(error).to_string())));

@@ -14,6 +14,8 @@ use crate::metadata::{MetadataImage, MetadataRecord, TopicImage};
 use crate::protocol::ErrorCode;
 use crate::types::ConfigResource;
 
+const MIN_ISR: &str = "min.insync.replicas";
+
 pub(super) fn alter(
     image: &MetadataImage,
     changes: &[ConfigChange],
@@ -83,12 +85,7 @@ fn check_resource(image: &MetadataImage, resource: &ConfigResource) -> Result<()
         ConfigResource::Broker(node_id) if image.broker(*node_id).is_none() => {
             Err(unregistered(*node_id))
         }
-        ConfigResource::Broker(_) => Err(Refusal::new(
-            ErrorCode::InvalidConfig,
-            "single brokers have no dynamic configs; set it for all brokers (the cluster default), or in the \
-             broker's configuration file",
-        )),
-        ConfigResource::Topic(_) | ConfigResource::Cluster => Ok(()),
+        ConfigResource::Topic(_) | ConfigResource::Broker(_) | ConfigResource::Cluster => Ok(()),
     }
 }
 
@@ -99,6 +96,10 @@ fn altered(
     operation: &ConfigOperation,
     current: Option<&str>,
 ) -> Result<Option<String>, Refusal> {
+    if key == MIN_ISR && matches!(resource, ConfigResource::Broker(_)) {
+        let message = format!("{key} decides about elections, so all brokers have the same");
+        return Err(Refusal::new(ErrorCode::InvalidConfig, message));
+    }
     let (def, validate): (_, fn(&str, &str) -> _) = match resource {
         ConfigResource::Topic(_) => (topic_def(key), validate_topic),
         ConfigResource::Broker(_) | ConfigResource::Cluster => (cluster_def(key), validate_cluster),

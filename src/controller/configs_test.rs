@@ -39,7 +39,7 @@ fn configs_are_set_and_deleted() {
     let mut world = world();
     alter(&mut world, topic("a"), &[("segment.bytes", set("2000000")), ("segment.ms", set("9"))])
         .unwrap();
-    let config = world.image.topic_config("a");
+    let config = world.image.topic_config("a", NodeId(1));
     assert_eq!((config.segment_bytes, config.segment_ms), (2_000_000, 9));
     let batches = world.log.len();
     alter(&mut world, topic("a"), &[("segment.ms", set(" 9 "))]).unwrap();
@@ -49,7 +49,10 @@ fn configs_are_set_and_deleted() {
         MetadataRecord::Config { resource: topic("a"), key: "segment.ms".to_owned(), value: None };
     assert_eq!(world.last_records(), [expected]);
     alter(&mut world, ConfigResource::Cluster, &[("log.roll.ms", set("8"))]).unwrap();
-    assert_eq!(world.image.topic_config("a").segment_ms, 8);
+    assert_eq!(world.image.topic_config("a", NodeId(1)).segment_ms, 8);
+    alter(&mut world, ConfigResource::Broker(NodeId(2)), &[("log.roll.ms", set("7"))]).unwrap();
+    assert_eq!(world.image.topic_config("a", NodeId(1)).segment_ms, 8);
+    assert_eq!(world.image.topic_config("a", NodeId(2)).segment_ms, 7);
 }
 
 #[test]
@@ -59,7 +62,8 @@ fn what_cannot_be_set_is_refused_whole() {
     for (resource, key, operation, expected) in [
         (topic("b"), "segment.ms", set("1"), ErrorCode::UnknownTopicOrPartition),
         (broker(9), "log.roll.ms", set("1"), ErrorCode::BrokerIdNotRegistered),
-        (broker(1), "log.roll.ms", set("1"), ErrorCode::InvalidConfig),
+        (broker(1), "segment.ms", set("1"), ErrorCode::InvalidConfig),
+        (broker(1), "min.insync.replicas", set("1"), ErrorCode::InvalidConfig),
         (topic("a"), "segment.mss", set("1"), ErrorCode::InvalidConfig),
         (topic("a"), "segment.mss", ConfigOperation::Delete, ErrorCode::InvalidConfig),
         (topic("a"), "segment.bytes", set("1"), ErrorCode::InvalidConfig),

@@ -8,6 +8,7 @@
 
 mod brokers;
 mod configs;
+mod create_partitions;
 mod heartbeat;
 #[cfg(test)]
 mod history_test;
@@ -153,6 +154,9 @@ fn decide_call(
         }
         ControllerRequest::CreateTopics { topics, validate_only } => {
             Ok(topics::create(image, context, topics, *validate_only))
+        }
+        ControllerRequest::CreatePartitions { topics, validate_only } => {
+            Ok(create_partitions::create(image, context, topics, *validate_only))
         }
         ControllerRequest::DeleteTopics { topics } => Ok(topics::delete(image, topics)),
         ControllerRequest::AlterConfigs { changes, validate_only } => {

@@ -66,6 +66,10 @@ pub enum ControllerRequest {
     ElectLeaders {
         partitions: Option<Vec<TopicIdPartition>>,
     },
+    CreatePartitions {
+        topics: Vec<MorePartitions>,
+        validate_only: bool,
+    },
 }
 
 /// The answer to the request of the same name.
@@ -106,6 +110,10 @@ pub enum ControllerReply {
     /// Of all partitions: those that needed an election.
     ElectLeaders {
         results: Vec<(TopicIdPartition, Result<(), Refusal>)>,
+        index: MetadataIndex,
+    },
+    CreatePartitions {
+        results: Vec<Result<(), Refusal>>,
         index: MetadataIndex,
     },
 }
@@ -199,6 +207,15 @@ pub struct CreatedTopic {
     pub topic_id: TopicId,
     pub partition_count: i32,
     pub replication_factor: i16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MorePartitions {
+    pub name: String,
+    /// How many there shall be.
+    pub count: i32,
+    /// Replicas of each new one. `None`: placed by the controller.
+    pub assignments: Option<Vec<Vec<NodeId>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

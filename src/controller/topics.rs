@@ -197,17 +197,7 @@ impl<'a> Creation<'a> {
                     replicas.len()
                 ));
             }
-            for (i, replica) in replicas.iter().enumerate() {
-                if replicas[..i].contains(replica) {
-                    return invalid(format!("partition {partition} names broker {replica} twice"));
-                }
-                if self.image.broker(*replica).is_none() {
-                    return invalid(format!("broker {replica} is not registered"));
-                }
-            }
-            if !replicas.iter().any(|replica| self.image.is_active(*replica)) {
-                return invalid(format!("no replica of partition {partition} is active"));
-            }
+            check_replicas(self.image, usize::try_from(partition).unwrap_or(0), replicas)?;
             assignments.push(replicas.clone());
         }
         Ok(assignments)
@@ -232,6 +222,27 @@ impl<'a> Creation<'a> {
             self.records.push(MetadataRecord::Partition(record));
         }
     }
+}
+
+/// Whether a new partition may have these replicas.
+pub(super) fn check_replicas(
+    image: &MetadataImage,
+    partition: usize,
+    replicas: &[NodeId],
+) -> Result<(), Refusal> {
+    let invalid = |reason: String| refuse(ErrorCode::InvalidReplicaAssignment, reason);
+    for (i, replica) in replicas.iter().enumerate() {
+        if replicas[..i].contains(replica) {
+            return invalid(format!("partition {partition} names broker {replica} twice"));
+        }
+        if image.broker(*replica).is_none() {
+            return invalid(format!("broker {replica} is not registered"));
+        }
+    }
+    if !replicas.iter().any(|replica| image.is_active(*replica)) {
+        return invalid(format!("no replica of partition {partition} is active"));
+    }
+    Ok(())
 }
 
 fn too_many<T>(name: &str) -> Result<T, Refusal> {
@@ -259,7 +270,7 @@ fn check_configs(configs: &[(String, Option<String>)]) -> Result<BTreeMap<&str, 
 }
 
 /// Whoever is active has everything, for there is nothing yet.
-fn new_partition(image: &MetadataImage, replicas: Vec<NodeId>) -> PartitionImage {
+pub(super) fn new_partition(image: &MetadataImage, replicas: Vec<NodeId>) -> PartitionImage {
     let isr: Vec<NodeId> = replicas.iter().copied().filter(|node| image.is_active(*node)).collect();
     PartitionImage {
         leader: isr.first().copied().unwrap_or(NodeId::NONE),

@@ -49,6 +49,7 @@ impl PendingReply {
                 ControllerReply::CreateTopics { index, .. }
                 | ControllerReply::DeleteTopics { index, .. }
                 | ControllerReply::AlterConfigs { index, .. }
+                | ControllerReply::CreatePartitions { index, .. }
                 | ControllerReply::Drain { index }
                 | ControllerReply::UnregisterBroker { index }
                 | ControllerReply::ElectLeaders { index, .. },
@@ -173,6 +174,10 @@ fn describe(request: &ControllerRequest) -> String {
         ControllerRequest::CreateTopics { topics, .. } => {
             let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
             format!("create topics {}", names.join(", "))
+        }
+        ControllerRequest::CreatePartitions { topics, .. } => {
+            let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
+            format!("create partitions of {}", names.join(", "))
         }
         ControllerRequest::DeleteTopics { topics } => format!("delete {} topics", topics.len()),
         ControllerRequest::AlterConfigs { changes, .. } => {

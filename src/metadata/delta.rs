@@ -14,7 +14,7 @@ pub struct MetadataDelta {
     pub topics_added: Vec<TopicId>,
     pub topics_removed: Vec<TopicId>,
     pub partitions: Vec<PartitionDelta>,
-    /// Topics (of the new image) whose effective config may differ, also by a cluster default. Added ones are not here.
+    /// Topics (of the new image) whose effective config may differ, also by a default of brokers. Added ones are not here.
     pub topics_reconfigured: Vec<TopicId>,
 }
 
@@ -94,10 +94,10 @@ impl MetadataDelta {
                     let id = new.topic_ids.get(name).copied().filter(survives);
                     self.topics_reconfigured.extend(id);
                 }
-                ConfigResource::Cluster => {
+                // Which of them are defaults here, only this broker knows.
+                ConfigResource::Cluster | ConfigResource::Broker(_) => {
                     self.topics_reconfigured.extend(new.topics.keys().copied().filter(survives));
                 }
-                ConfigResource::Broker(_) => {}
             }
         }
         self.topics_reconfigured.sort_unstable();

@@ -141,6 +141,13 @@ impl Leader {
         self.high_watermark
     }
 
+    /// The lowest log start of the live replicas, where `own` is this one's. Nothing before it comes back.
+    pub fn low_watermark(&self, own: Offset, context: Context<'_>) -> Offset {
+        let live = self.remotes.iter().filter(|remote| (context.active)(remote.node).is_some());
+        let starts = live.map(|remote| remote.start_offset().unwrap_or(0));
+        starts.fold(own, Offset::min)
+    }
+
     pub fn isr(&self) -> &IsrState {
         &self.isr
     }

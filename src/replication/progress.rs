@@ -58,6 +58,11 @@ impl Remote {
         self.ends.map(|ends| ends.end)
     }
 
+    /// Its log start, as last reported.
+    pub fn start_offset(&self) -> Option<Offset> {
+        self.ends.map(|ends| ends.start)
+    }
+
     /// A new session starts with what the follower says now, though it may be less than it said before.
     pub fn start_session(&mut self, session: Session, ends: LogEnds) {
         self.session = Some(session);

@@ -25,10 +25,11 @@ use crate::metadata::{BrokerImage, MetadataImage, TopicImage};
 use crate::net::{Limits, Reply, accept_hello, split};
 use crate::protocol::ErrorCode;
 use crate::protocol::native::{
-    BrokerView, DescribeConfigsRequest, FetchReply, FetchRequest, Fetched, Frame,
-    InitProducerIdReply, InitProducerIdRequest, Kind, ListOffsetsReply, ListOffsetsRequest,
-    MetadataReply, MetadataRequest, PartitionError, PartitionView, ProduceReply, ProduceRequest,
-    Produced, Purpose, QuorumStatusRequest, TopicView, WireError,
+    BrokerView, DeleteRecordsReply, DeleteRecordsRequest, DescribeConfigsRequest, FetchReply,
+    FetchRequest, Fetched, Frame, InitProducerIdReply, InitProducerIdRequest, Kind,
+    ListOffsetsReply, ListOffsetsRequest, MetadataReply, MetadataRequest, PartitionError,
+    PartitionView, ProduceReply, ProduceRequest, Produced, Purpose, QuorumStatusRequest, TopicView,
+    WireError,
 };
 use crate::types::{ConfigResource, LeaderEpoch, TopicIdPartition, random};
 
@@ -171,6 +172,16 @@ impl Service {
                 let results = request.entries.into_iter().map(list).collect();
                 Ok(Reply::new(&ListOffsetsReply { results }))
             }
+            Kind::ClientDeleteRecords => {
+                let DeleteRecordsRequest { timeout_ms, entries } = body(&frame)?;
+                let timeout = Duration::from_millis(timeout_ms.into()).min(ADMIN_WAIT_MAX);
+                let entry = |(topic_id, partition, offset)| {
+                    (TopicIdPartition { topic_id, partition }, offset)
+                };
+                let entries = entries.into_iter().map(entry).collect();
+                let results = self.broker.delete_records(entries, timeout).await;
+                Ok(Reply::new(&DeleteRecordsReply { results }))
+            }
             Kind::ClientInitProducerId => {
                 let InitProducerIdRequest = body(&frame)?;
                 let answer = self.broker.init_producer_id().await;
@@ -238,6 +249,7 @@ impl Service {
                 }
             }
             ControllerRequest::DeleteTopics { .. }
+            | ControllerRequest::CreatePartitions { .. }
             | ControllerRequest::AlterConfigs { .. }
             | ControllerRequest::Drain { .. }
             | ControllerRequest::UnregisterBroker { .. }

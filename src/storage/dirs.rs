@@ -156,7 +156,9 @@ impl LogDirs {
             });
         }
         logs.remove(log.name());
-        dir.chores.work.lock().retention.remove(log.name());
+        let mut chores = dir.chores.work.lock();
+        chores.retention.remove(log.name());
+        chores.flushes.remove(log.name());
     }
 
     /// Flushes everything, writes the checkpoints and the clean-shutdown marks, stops the threads. Appends fail

@@ -55,6 +55,7 @@ pub(super) fn run(dir: &LogDir, on_durable: &OnDurable) {
             std::mem::take(&mut chores.sealed)
         };
         retain(dir);
+        flush_due(dir);
         let written = sync_sealed(dir, sealed)
             .and_then(|()| write_checkpoints(dir, &mut due))
             .and_then(|()| write_log_starts(dir, &mut due, on_durable));
@@ -72,6 +73,7 @@ fn next_deadline(chores: &Chores, due: &Timetable) -> Option<Instant> {
         checkpoints.then_some(due.checkpoints),
         chores.log_starts.then_some(due.log_starts),
         chores.retention.next(),
+        chores.flushes.next(),
         (!chores.warm.is_empty()).then_some(due.cooling),
         chores.next_removal().map(|deadline| deadline.max(due.removals)),
     ]
@@ -140,6 +142,16 @@ fn write_log_starts(dir: &LogDir, due: &mut Timetable, on_durable: &OnDurable) -
         }
     }
     Ok(())
+}
+
+/// Has the flusher sync what `flush.ms` says.
+fn flush_due(dir: &LogDir) {
+    loop {
+        let Some(name) = dir.chores.work.lock().flushes.take_due(now()) else { return };
+        if let Some(log) = dir.logs.lock().get(&name) {
+            log.flush_soon();
+        }
+    }
 }
 
 /// Looks at the logs of which something may have expired.

@@ -111,6 +111,8 @@ pub(super) struct Chores {
     pub(super) moved_starts: Vec<Arc<PartitionLog>>,
     /// When retention looks at which log.
     pub(super) retention: Agenda<TopicPartition>,
+    /// When which log is flushed, in page-cache mode.
+    pub(super) flushes: Agenda<TopicPartition>,
     pub(super) stopping: bool,
 }
 

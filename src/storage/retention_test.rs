@@ -233,3 +233,22 @@ fn files_below_the_log_start_are_no_hole_in_the_log() {
     assert_eq!((log.start_offset(), log.segment_bases()), (bases[3], bases[3..].to_vec()));
     assert_eq!(read_all(&log, bases[3]), records);
 }
+
+#[test]
+fn in_page_cache_mode_logs_are_flushed_as_configured() {
+    let disk = Disk::new(Durability::PageCache);
+    let flushed = |log: &PartitionLog| log.flushed_offset();
+    let log = disk.create("t", &TopicConfig { flush_messages: 3, ..endless() });
+    for _ in 0..2 {
+        append(&log, 0, batch(Compression::None, &[(1_000, 10)])).unwrap();
+    }
+    assert_eq!(flushed(&log), 0);
+    append(&log, 0, batch(Compression::None, &[(1_000, 10), (1_000, 10)])).unwrap();
+    wait_until("four records are flushed", || flushed(&log) == 4);
+
+    append(&log, 0, batch(Compression::None, &[(1_000, 10)])).unwrap();
+    assert_eq!(flushed(&log), 4);
+    log.update_config(Arc::new(TopicConfig { flush_ms: 1, ..endless() }));
+    append(&log, 0, batch(Compression::None, &[(1_000, 10)])).unwrap();
+    wait_until("time has passed", || flushed(&log) == 6);
+}

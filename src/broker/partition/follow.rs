@@ -37,7 +37,7 @@ impl Partition {
                 fetch_offset: ends.end,
                 durable_offset: ends.durable,
                 last_fetched_epoch: self.log.latest_epoch(),
-                log_start_offset: ends.start,
+                log_start_offset: self.log.durable_start_offset(),
             };
             Some((leader, subscription))
         })
@@ -169,7 +169,7 @@ impl Partition {
             slot,
             end_offset: ends.end,
             durable_offset: ends.durable,
-            log_start_offset: ends.start,
+            log_start_offset: self.log.durable_start_offset(),
         }
     }
 }

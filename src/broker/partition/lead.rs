@@ -147,6 +147,7 @@ impl Partition {
             };
             let effects = leader.on_ack(follower, ack.slot, ends, context);
             self.take_effects(state, effects, after);
+            self.settle_trims(state, context, after);
         });
     }
 }

@@ -17,6 +17,7 @@ mod lead;
 mod partition_test;
 mod produce;
 mod state;
+mod trim;
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use fetch::FetchedSlice;
 pub use isr::AlterReply;
 pub use lead::FollowerRead;
 pub use produce::ProduceOutcome;
+pub use trim::TrimResult;
 
 use self::state::{AfterUnlock, State};
 use crate::metadata::PartitionImage;
@@ -144,7 +146,7 @@ impl Partition {
         });
     }
 
-    /// More of the log is on disk: called on the flusher thread.
+    /// More of the log is on disk, or a later log start: called on the threads of the log directory.
     pub fn on_durable(&self) {
         self.update(|state, context, after| {
             let ends = self.log_ends();
@@ -153,6 +155,10 @@ impl Partition {
                     let effects = leader.on_log(ends, context);
                     state.durable.complete(ends.durable, Ok, &mut after.completions);
                     self.take_effects(state, effects, after);
+                    for stream in &mut state.streams {
+                        stream.tell_start(ends.start);
+                    }
+                    self.settle_trims(state, context, after);
                 }
                 Role::Follower(_) => state.mark_ack(),
             }
@@ -168,6 +174,7 @@ impl Partition {
                 let effects = leader.on_tick(context);
                 self.take_effects(state, effects, after);
             }
+            self.settle_trims(state, context, after);
             let again = state.needs_tick();
             // Whoever needs the next tick gets it by the answer, not by asking again.
             self.ticking.store(again, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use crate::broker::outbox::Outbox;
 use crate::broker::purgatory::{FetchWaiter, ProduceResult, ProduceWaiter};
 use crate::controller::AlterPartitionRefusal;
 use crate::metadata::LeaderRecovery;
-use crate::metadata::config::Durability;
+use crate::metadata::config::{CleanupPolicy, Durability};
 use crate::protocol::ErrorCode;
 use crate::protocol::native::{OffsetQuery, PushEvent, Subscription};
 use crate::record::{BatchBuilder, Compression};
@@ -485,4 +485,54 @@ async fn a_long_poll_wakes_when_there_is_something_to_read() {
     one.partition.apply_image(&image(&[2], 2, 1, 1));
     tokio::time::timeout(SOON, waiter.woken()).await.expect("a wake-up");
     assert!(!one.partition.register_fetch_waiter(&waiter, 1), "there is nothing to wait for here");
+}
+
+#[tokio::test]
+async fn records_are_deleted_once_every_live_replica_has_the_log_start() {
+    let [one, two, three] = brokers(Durability::PageCache, &image(&[1, 2, 3], 1, 0, 0));
+    let (to_two, to_three) = (stream(&one, &two), stream(&one, &three));
+    drop(one.wait(&["a", "b", "c"]));
+    to_two.catch_up();
+    to_three.catch_up();
+    let trim = |offset| one.partition.trim(offset, time::now() + SOON);
+    for outside in [-2, 4] {
+        assert_eq!(trim(Some(outside)).unwrap_err().code, ErrorCode::OffsetOutOfRange);
+    }
+    assert_eq!(
+        two.partition.trim(Some(0), time::now()).unwrap_err().code,
+        ErrorCode::NotLeaderOrFollower
+    );
+
+    let mut low_watermark = trim(Some(2)).unwrap();
+    assert_eq!(one.partition.log().start_offset(), 2);
+    assert_eq!(one.fetch(1).unwrap_err(), ErrorCode::OffsetOutOfRange);
+    to_two.catch_up();
+    assert_eq!(two.partition.log().start_offset(), 2);
+    let ack = |stream: &Stream<'_>| {
+        let deadline = time::now() + SOON;
+        let follower = &stream.follower.partition;
+        while follower.log().durable_start_offset() < follower.log().start_offset() {
+            assert!(time::now() < deadline, "the log start is never on disk");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let acked = follower.take_ack(stream.slot).expect("a subscription");
+        one.partition.on_ack(stream.follower.id, &acked);
+    };
+    ack(&to_two);
+    assert!(low_watermark.try_recv().is_err(), "three has not heard of it");
+    to_three.catch_up();
+    ack(&to_three);
+    let low_watermark = tokio::time::timeout(SOON, low_watermark).await.expect("an answer");
+    assert_eq!(low_watermark.unwrap(), Ok(2));
+
+    // All that is committed; nobody answers in time; it is done all the same.
+    let late = trim(None).unwrap();
+    one.partition.on_tick(time::now() + 2 * SOON);
+    assert_eq!(late.await.unwrap().unwrap_err().code, ErrorCode::RequestTimedOut);
+    assert_eq!(one.partition.log().start_offset(), 3);
+
+    let policy = CleanupPolicy { compact: true, delete: false };
+    let config = TopicConfig { cleanup_policy: policy, ..TopicConfig::default() };
+    one.partition.update_config(Arc::new(config));
+    assert_eq!(trim(None).unwrap_err().code, ErrorCode::PolicyViolation);
 }

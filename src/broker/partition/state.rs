@@ -3,9 +3,12 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use tokio::sync::oneshot;
+
 use super::Partition;
 use super::error::{not_leader, refuse};
 use super::events::PartitionEvents;
+use super::trim::{Trim, TrimResult};
 use crate::broker::outbox::Outbox;
 use crate::broker::purgatory::{Completion, FetchQueue, FetchWaiter, ProduceQueue};
 use crate::protocol::ErrorCode;
@@ -24,6 +27,8 @@ pub(super) struct State {
     /// Wait for the own disk.
     pub(super) durable: ProduceQueue,
     pub(super) fetches: FetchQueue,
+    /// Wait for the log start of other replicas.
+    pub(super) trims: Vec<Trim>,
 }
 
 /// A follower that is pushed to.
@@ -54,6 +59,13 @@ impl FollowerStream {
         }
     }
 
+    /// A log start that it does not know is told, though nothing else has happened.
+    pub(super) fn tell_start(&mut self, start: Offset) {
+        if self.told.1 != start {
+            self.mark_soon();
+        }
+    }
+
     pub(super) fn mark_soon(&mut self) {
         if self.marked < Marked::Soon {
             self.marked = Marked::Soon;
@@ -77,6 +89,7 @@ impl State {
             committed: ProduceQueue::default(),
             durable: ProduceQueue::default(),
             fetches: FetchQueue::default(),
+            trims: Vec::new(),
         }
     }
 
@@ -88,6 +101,7 @@ impl State {
     pub(super) fn needs_tick(&self) -> bool {
         !self.committed.is_empty()
             || !self.durable.is_empty()
+            || !self.trims.is_empty()
             || matches!(self.replica.role(), Role::Leader(leader) if leader.needs_tick())
     }
 
@@ -121,6 +135,7 @@ impl State {
         self.committed.fail(error, &mut after.completions);
         self.durable.fail(error, &mut after.completions);
         after.fetches.append(&mut self.fetches.take());
+        after.trims.extend(self.trims.drain(..).map(|trim| trim.fail(error())));
     }
 
     pub(super) fn expire_waiters(&mut self, now: Instant, after: &mut AfterUnlock) {
@@ -137,6 +152,7 @@ impl State {
 pub(super) struct AfterUnlock {
     pub(super) completions: Vec<Completion>,
     pub(super) fetches: Vec<Weak<FetchWaiter>>,
+    pub(super) trims: Vec<(oneshot::Sender<TrimResult>, TrimResult)>,
     pub(super) propose: bool,
     pub(super) tick: bool,
 }
@@ -145,6 +161,10 @@ impl AfterUnlock {
     pub(super) fn carry_out(self, id: TopicIdPartition, events: &dyn PartitionEvents) {
         for completion in self.completions {
             completion.send();
+        }
+        for (waiter, result) in self.trims {
+            // Whoever does not wait any more does not need to know.
+            let _ = waiter.send(result);
         }
         for waiter in self.fetches.iter().filter_map(Weak::upgrade) {
             waiter.wake();

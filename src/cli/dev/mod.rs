@@ -19,10 +19,10 @@ use self::control::Command;
 pub(super) use self::control::{Command as Verb, Request, find};
 use self::layout::Layout;
 pub(super) use self::layout::apart;
+use super::configs::parse_pair;
 use super::error::Failure;
 use super::lifeline;
 use super::output::{Output, table};
-use super::topic::parse_pair;
 
 /// Run a cluster on this machine, and break it
 #[derive(Debug, Args)]

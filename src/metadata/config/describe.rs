@@ -2,12 +2,14 @@
 
 use super::defs::{ConfigDef, cluster_defs, topic_defs};
 use crate::metadata::MetadataImage;
-use crate::types::ConfigResource;
+use crate::types::{ConfigResource, NodeId};
 
 /// Where a value comes from, most specific first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigSource {
     Topic,
+    /// Set for one broker.
+    DynamicBroker,
     /// Set for all brokers.
     DynamicDefaultBroker,
     /// From the configuration of the node that answers.
@@ -28,56 +30,60 @@ pub struct DescribedConfig {
     pub value: String,
     pub source: ConfigSource,
     pub def: &'static ConfigDef,
-    /// Every level that has a value, the effective one first.
+    /// Every level that has a value, the effective one first. What brokers do not have has no default among them.
     pub synonyms: Vec<ConfigSynonym>,
 }
 
 impl MetadataImage {
-    /// All configs of a resource, by name. `of_node` is the static configuration of the node that answers, by the name
-    /// that a config has on brokers. Whether the resource exists is for the caller to check.
+    /// All configs of a resource, by name, as broker `node_id` sees them. `of_node` is its static configuration, by the
+    /// name that a config has on brokers. Whether the resource exists is for the caller to check.
     pub fn describe_configs(
         &self,
         resource: &ConfigResource,
+        node_id: NodeId,
         of_node: impl Fn(&str) -> Option<String>,
     ) -> Vec<DescribedConfig> {
-        let describe = |def: &'static ConfigDef, topic: Option<&str>| {
-            let own = topic.and_then(|topic| self.topic_configs(topic)?.get(def.name).cloned());
-            let of_cluster = def.cluster_name.and_then(|name| {
-                Some((name, self.configs.get(&ConfigResource::Cluster)?.get(name)?.clone()))
-            });
-            let of_node = def.cluster_name.and_then(|name| Some((name, of_node(name)?)));
-            let default = (def.name, self.default_value(def, topic));
-            let levels = [
-                (ConfigSource::Topic, own.map(|value| (def.name, value))),
-                (ConfigSource::DynamicDefaultBroker, of_cluster),
-                (ConfigSource::StaticBroker, of_node),
-                (ConfigSource::Default, Some(default)),
-            ];
-            let synonyms: Vec<ConfigSynonym> = levels
-                .into_iter()
-                .filter_map(|(source, set)| {
-                    set.map(|(name, value)| ConfigSynonym { name, value, source })
-                })
-                .collect();
+        let set = |resource: &ConfigResource, name: &str| {
+            self.configs.get(resource).and_then(|configs| configs.get(name)).cloned()
+        };
+        let describe = |def: &'static ConfigDef| {
+            let topic = match resource {
+                ConfigResource::Topic(topic) => Some(&**topic),
+                ConfigResource::Broker(_) | ConfigResource::Cluster => None,
+            };
+            let mut synonyms = Vec::new();
+            let mut push = |name: &'static str, source, value: Option<String>| {
+                synonyms.extend(value.map(|value| ConfigSynonym { name, value, source }));
+            };
+            if let Some(topic) = topic {
+                let own = self.topic_configs(topic).and_then(|configs| configs.get(def.name));
+                push(def.name, ConfigSource::Topic, own.cloned());
+            }
+            let default = self.default_value(def, topic);
+            if let Some(name) = def.cluster_name {
+                if *resource != ConfigResource::Cluster {
+                    let of_broker = set(&ConfigResource::Broker(node_id), name);
+                    push(name, ConfigSource::DynamicBroker, of_broker);
+                }
+                let of_cluster = set(&ConfigResource::Cluster, name);
+                push(name, ConfigSource::DynamicDefaultBroker, of_cluster);
+                push(name, ConfigSource::StaticBroker, of_node(name));
+                push(name, ConfigSource::Default, Some(default.clone()));
+            }
             let name = match topic {
                 Some(_) => def.name,
                 None => def.cluster_name.unwrap_or(def.name),
             };
-            let effective = synonyms.first().expect("the default is always there");
-            DescribedConfig {
-                name,
-                value: effective.value.clone(),
-                source: effective.source,
-                def,
-                synonyms,
-            }
+            let (value, source) = match synonyms.first() {
+                Some(effective) => (effective.value.clone(), effective.source),
+                None => (default, ConfigSource::Default),
+            };
+            DescribedConfig { name, value, source, def, synonyms }
         };
         let mut described: Vec<DescribedConfig> = match resource {
-            ConfigResource::Topic(topic) => {
-                topic_defs().iter().map(|def| describe(def, Some(topic))).collect()
-            }
+            ConfigResource::Topic(_) => topic_defs().iter().map(describe).collect(),
             ConfigResource::Broker(_) | ConfigResource::Cluster => {
-                cluster_defs().map(|def| describe(def, None)).collect()
+                cluster_defs().map(describe).collect()
             }
         };
         described.sort_by_key(|config| config.name);
@@ -114,10 +120,12 @@ mod tests {
             vec![
                 config(ConfigResource::Topic("a".into()), "log.durability", "page-cache"),
                 config(ConfigResource::Cluster, "log.durability", "fsync"),
+                config(ConfigResource::Broker(NodeId(1)), "log.durability", "page-cache"),
+                config(ConfigResource::Broker(NodeId(2)), "log.durability", "fsync"),
             ],
         );
         let of_node = |name: &str| (name == "log.durability").then(|| "page-cache".to_owned());
-        let all = image.describe_configs(&ConfigResource::Topic("a".into()), of_node);
+        let all = image.describe_configs(&ConfigResource::Topic("a".into()), NodeId(1), of_node);
         assert_eq!(all.len(), topic_defs().len());
         let found = all.iter().find(|config| config.name == "log.durability").unwrap();
         let sources: Vec<_> = found.synonyms.iter().map(|s| (s.source, s.value.as_str())).collect();
@@ -125,6 +133,7 @@ mod tests {
             sources,
             [
                 (ConfigSource::Topic, "page-cache"),
+                (ConfigSource::DynamicBroker, "page-cache"),
                 (ConfigSource::DynamicDefaultBroker, "fsync"),
                 (ConfigSource::StaticBroker, "page-cache"),
                 (ConfigSource::Default, "fsync"),
@@ -132,7 +141,11 @@ mod tests {
         );
         let min_isr = all.iter().find(|config| config.name == "min.insync.replicas").unwrap();
         assert_eq!((min_isr.value.as_str(), min_isr.source), ("2", ConfigSource::Default));
-        let of_cluster = image.describe_configs(&ConfigResource::Cluster, |_| None);
+        let found = all.iter().find(|config| config.name == "retention.bytes").unwrap();
+        assert_eq!(found.synonyms[0].name, "log.retention.bytes");
+        let found = all.iter().find(|config| config.name == "remote.storage.enable").unwrap();
+        assert_eq!((found.value.as_str(), found.synonyms.len()), ("false", 0));
+        let of_cluster = image.describe_configs(&ConfigResource::Cluster, NodeId(1), |_| None);
         assert!(of_cluster.iter().any(|config| config.name == "log.segment.bytes"));
     }
 }

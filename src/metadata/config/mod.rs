@@ -2,8 +2,10 @@
 //!
 //! All of Kafka's topic configs are known. Those that nothing implements yet accept only their default, so that no
 //! setting is a fake success (design D13). A topic config's default for the cluster has the name that Kafka gives it on
-//! brokers (`log.segment.bytes`); it is set on [`ConfigResource::Cluster`]. Single brokers have no dynamic configs.
+//! brokers (`log.segment.bytes`); it is set on [`ConfigResource::Cluster`], or on [`ConfigResource::Broker`] for what one
+//! broker holds.
 //!
+//! [`ConfigResource::Broker`]: crate::types::ConfigResource::Broker
 //! [`ConfigResource::Cluster`]: crate::types::ConfigResource::Cluster
 
 mod defs;

@@ -8,7 +8,7 @@ use imbl::OrdMap;
 use super::defs::topic_defs;
 use super::value::list_items;
 use crate::metadata::MetadataImage;
-use crate::types::{ConfigResource, TimestampMs};
+use crate::types::{ConfigResource, NodeId, TimestampMs};
 
 /// When a record counts (design D9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +69,9 @@ pub struct TopicConfig {
     pub message_timestamp_before_max_ms: TimestampMs,
     pub message_timestamp_after_max_ms: TimestampMs,
     pub file_delete_delay_ms: TimestampMs,
+    /// With page-cache durability: records after which they are flushed, and time.
+    pub flush_messages: i64,
+    pub flush_ms: TimestampMs,
     pub cleanup_policy: CleanupPolicy,
     pub delete_retention_ms: TimestampMs,
     pub min_compaction_lag_ms: TimestampMs,
@@ -96,6 +99,8 @@ impl Default for TopicConfig {
             message_timestamp_before_max_ms: TimestampMs::MAX,
             message_timestamp_after_max_ms: 3_600_000,
             file_delete_delay_ms: 60_000,
+            flush_messages: i64::MAX,
+            flush_ms: TimestampMs::MAX,
             cleanup_policy: CleanupPolicy { compact: false, delete: true },
             delete_retention_ms: 24 * 3_600_000,
             min_compaction_lag_ms: 0,
@@ -129,6 +134,8 @@ impl TopicConfig {
             "segment.jitter.ms" => assign(&mut self.segment_jitter_ms, value),
             "retention.ms" => assign(&mut self.retention_ms, value),
             "retention.bytes" => assign(&mut self.retention_bytes, value),
+            "flush.messages" => assign(&mut self.flush_messages, value),
+            "flush.ms" => assign(&mut self.flush_ms, value),
             "file.delete.delay.ms" => assign(&mut self.file_delete_delay_ms, value),
             "segment.index.bytes" => assign(&mut self.segment_index_bytes, value),
             "index.interval.bytes" => assign(&mut self.index_interval_bytes, value),
@@ -205,18 +212,23 @@ impl FromStr for Durability {
 }
 
 impl MetadataImage {
-    /// What holds for a topic: its own configs, then the cluster's dynamic defaults, then the built-in ones.
-    /// Also answers for topics that do not exist. Not for hot paths: keep the result until a delta names the topic.
-    pub fn topic_config(&self, topic: &str) -> Arc<TopicConfig> {
-        let of_cluster = self.configs.get(&ConfigResource::Cluster);
+    /// What holds for a topic on a broker: its own configs, then the broker's dynamic defaults, then those of all
+    /// brokers, then the built-in ones. Also answers for topics that do not exist. Not for hot paths: keep the result
+    /// until a delta names the topic.
+    pub fn topic_config(&self, topic: &str, node_id: NodeId) -> Arc<TopicConfig> {
         let of_topic = self.topic_configs(topic);
-        if of_cluster.is_none() && of_topic.is_none() {
+        let of_broker = self.configs.get(&ConfigResource::Broker(node_id));
+        let of_cluster = self.configs.get(&ConfigResource::Cluster);
+        if of_topic.is_none() && of_broker.is_none() && of_cluster.is_none() {
             return BUILT_IN.clone();
         }
         let mut config = TopicConfig::default();
         for def in topic_defs() {
             let own = of_topic.and_then(|configs| configs.get(def.name));
-            let default = || of_cluster?.get(def.cluster_name?);
+            let default = || {
+                let name = def.cluster_name?;
+                of_broker.and_then(|it| it.get(name)).or_else(|| of_cluster?.get(name))
+            };
             if let Some(value) = own.or_else(default) {
                 config.set(def.name, value);
             }
@@ -253,7 +265,7 @@ mod tests {
     #[test]
     fn the_topic_wins_over_the_cluster_and_the_cluster_over_the_built_in() {
         let mut image = image_with_topic("a", 1);
-        assert_eq!(*image.topic_config("a"), TopicConfig::default());
+        assert_eq!(*image.topic_config("a", NodeId(1)), TopicConfig::default());
         apply(
             &mut image,
             vec![
@@ -264,10 +276,17 @@ mod tests {
                 set(ConfigResource::Cluster, "min.insync.replicas", "1"),
             ],
         );
-        let config = image.topic_config("a");
+        let config = image.topic_config("a", NodeId(1));
         assert_eq!((config.segment_bytes, config.max_message_bytes), (3_000_000, 77));
         assert_eq!(config.durability, Some(Durability::PageCache));
-        assert_eq!(image.topic_config("other").segment_bytes, 2_000_000);
+        assert_eq!(image.topic_config("other", NodeId(1)).segment_bytes, 2_000_000);
+        let broker = ConfigResource::Broker(NodeId(1));
+        apply(&mut image, vec![set(broker.clone(), "log.segment.bytes", "4000000")]);
+        apply(&mut image, vec![set(broker, "message.max.bytes", "78")]);
+        let config = image.topic_config("a", NodeId(1));
+        assert_eq!((config.segment_bytes, config.max_message_bytes), (3_000_000, 78));
+        assert_eq!(image.topic_config("other", NodeId(1)).segment_bytes, 4_000_000);
+        assert_eq!(image.topic_config("other", NodeId(2)).segment_bytes, 2_000_000);
         assert_eq!((config.min_isr(3), image.min_isr("a")), (1, MinIsr(Some(1))));
     }
 
@@ -292,6 +311,8 @@ mod tests {
             ("retention.ms", "5"),
             ("retention.bytes", "5"),
             ("file.delete.delay.ms", "5"),
+            ("flush.messages", "5"),
+            ("flush.ms", "5"),
             ("segment.index.bytes", "4096"),
             ("index.interval.bytes", "5"),
             ("max.message.bytes", "5"),

@@ -22,9 +22,12 @@ macro_rules! api_table {
             18 ApiVersions                0..=4  from 0  flexible 3  ApiVersionsRequest => ApiVersionsResponse, api_versions;
             19 CreateTopics               2..=7  from 2  flexible 5  CreateTopicsRequest => CreateTopicsResponse, create_topics;
             20 DeleteTopics               1..=6  from 1  flexible 4  DeleteTopicsRequest => DeleteTopicsResponse, delete_topics;
+            21 DeleteRecords              0..=2  from 0  flexible 2  DeleteRecordsRequest => DeleteRecordsResponse, delete_records;
             22 InitProducerId             0..=5  from 0  flexible 2  InitProducerIdRequest => InitProducerIdResponse, init_producer_id;
             23 OffsetForLeaderEpoch       2..=4  from 2  flexible 4  OffsetForLeaderEpochRequest => OffsetForLeaderEpochResponse, offset_for_leader_epoch;
             32 DescribeConfigs            1..=4  from 1  flexible 4  DescribeConfigsRequest => DescribeConfigsResponse, describe_configs;
+            33 AlterConfigs               0..=2  from 0  flexible 2  AlterConfigsRequest => AlterConfigsResponse, alter_configs;
+            37 CreatePartitions           0..=3  from 0  flexible 2  CreatePartitionsRequest => CreatePartitionsResponse, create_partitions;
             43 ElectLeaders               0..=2  from 0  flexible 2  ElectLeadersRequest => ElectLeadersResponse, elect_leaders;
             44 IncrementalAlterConfigs    0..=1  from 0  flexible 1  IncrementalAlterConfigsRequest => IncrementalAlterConfigsResponse, incremental_alter_configs;
             46 ListPartitionReassignments 0..=0  from 0  flexible 0  ListPartitionReassignmentsRequest => ListPartitionReassignmentsResponse, list_partition_reassignments;

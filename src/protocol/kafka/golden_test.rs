@@ -23,9 +23,12 @@ macro_rules! for_each_message {
         $check! { ApiVersions: ApiVersionsRequest 0, ApiVersionsResponse 0 }
         $check! { CreateTopics: CreateTopicsRequest 2, CreateTopicsResponse 2 }
         $check! { DeleteTopics: DeleteTopicsRequest 1, DeleteTopicsResponse 6 }
+        $check! { DeleteRecords: DeleteRecordsRequest 0, DeleteRecordsResponse 0 }
         $check! { InitProducerId: InitProducerIdRequest 0, InitProducerIdResponse 0 }
         $check! { OffsetForLeaderEpoch: OffsetForLeaderEpochRequest 2, OffsetForLeaderEpochResponse 2 }
         $check! { DescribeConfigs: DescribeConfigsRequest 1, DescribeConfigsResponse 1 }
+        $check! { AlterConfigs: AlterConfigsRequest 0, AlterConfigsResponse 0 }
+        $check! { CreatePartitions: CreatePartitionsRequest 0, CreatePartitionsResponse 0 }
         $check! { ElectLeaders: ElectLeadersRequest 0, ElectLeadersResponse 0 }
         $check! { IncrementalAlterConfigs: IncrementalAlterConfigsRequest 0, IncrementalAlterConfigsResponse 0 }
         $check! { ListPartitionReassignments: ListPartitionReassignmentsRequest 0, ListPartitionReassignmentsResponse 0 }

@@ -157,6 +157,20 @@ pub struct ListedOffset {
     pub leader_epoch: LeaderEpoch,
 }
 
+/// Deletes the records before an offset of each partition (-1: all that is committed).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteRecordsRequest {
+    /// How long to wait until all live replicas have the new log starts.
+    pub timeout_ms: u32,
+    pub entries: Vec<(TopicId, i32, Offset)>,
+}
+
+/// The lowest log start of the live replicas.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteRecordsReply {
+    pub results: Vec<Result<Offset, PartitionError>>,
+}
+
 /// Of an idempotent producer without transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InitProducerIdRequest;

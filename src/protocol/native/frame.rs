@@ -62,6 +62,7 @@ kinds! {
     ClientInitProducerId = 68,
     ClientQuorumStatus = 69,
     ClientDescribeConfigs = 70,
+    ClientDeleteRecords = 71,
 
     /// For tools.
     ClientImport = 80,

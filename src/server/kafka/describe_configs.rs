@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use super::dispatch::{Call, Reply};
 use super::refusal::outcome_of;
 use crate::controller::Refusal;
-use crate::metadata::MetadataImage;
 use crate::metadata::config::{self, ConfigKind, ConfigSource};
 use crate::protocol::ErrorCode;
 use crate::protocol::kafka::{
@@ -29,22 +28,21 @@ pub(super) async fn handle(
     request: DescribeConfigsRequest,
 ) -> Reply<DescribeConfigsResponse> {
     let broker = &call.front.broker;
-    let image = broker.image();
     // A resource that is named twice is described once, so that a small request has no huge answer.
     let mut seen = HashSet::new();
     let resources = request.resources.iter();
     let resources = resources.filter(|r| seen.insert((r.resource_type, r.resource_name.as_str())));
     let results = resources.map(|asked| {
         let described = resource(asked.resource_type, &asked.resource_name)
-            .and_then(|resource| Ok((broker.describe_configs(&resource)?, resource)));
+            .and_then(|it| Ok((broker.describe_configs(&it)?, broker.dynamic_configs(&it)?)));
         let mut result = DescribeConfigsResult {
             resource_type: asked.resource_type,
             resource_name: asked.resource_name.clone(),
             ..Default::default()
         };
         match described {
-            Ok((views, resource)) => {
-                result.configs = configs(&image, &resource, views, asked, &request);
+            Ok((views, dynamic)) => {
+                result.configs = configs(views, &dynamic, asked, &request);
             }
             Err(refusal) => (result.error_code, result.error_message) = outcome_of(&refusal),
         }
@@ -68,24 +66,24 @@ pub(super) fn resource(kind: i8, name: &str) -> Result<ConfigResource, Refusal> 
 }
 
 fn configs(
-    image: &MetadataImage,
-    resource: &ConfigResource,
     views: Vec<ConfigView>,
+    dynamic: &[config::DescribedConfig],
     asked: &DescribeConfigsResource,
     request: &DescribeConfigsRequest,
 ) -> Vec<DescribedConfig> {
-    let mut synonyms =
-        if request.include_synonyms { synonyms(image, resource, &views) } else { Vec::new() };
     let wanted = views.into_iter().filter(|view| match &asked.configuration_keys {
         None => true,
         Some(keys) => keys.iter().any(|key| **key == *view.name),
     });
     let described = wanted.map(|view| {
-        let of_view = synonyms.iter_mut().find(|(name, _)| **name == *view.name);
+        let of_view = dynamic.iter().find(|config| config.name == view.name);
         DescribedConfig {
             config_source: source(&view.source),
             config_type: kind(&view.name),
-            synonyms: of_view.map(|(_, synonyms)| std::mem::take(synonyms)).unwrap_or_default(),
+            synonyms: of_view
+                .filter(|_| request.include_synonyms)
+                .map(synonyms)
+                .unwrap_or_default(),
             read_only: view.read_only,
             documentation: request.include_documentation.then(|| view.documentation.into()),
             name: view.name.into(),
@@ -96,30 +94,18 @@ fn configs(
     described.collect()
 }
 
-/// Every level that decides a config, most specific first. What this node was started with shows where it is in effect.
-fn synonyms(
-    image: &MetadataImage,
-    resource: &ConfigResource,
-    views: &[ConfigView],
-) -> Vec<(&'static str, Vec<ConfigSynonym>)> {
-    let of_node = |name: &str| {
-        let on_topics = config::cluster_def(name).map_or(name, |def| def.name);
-        let view = views.iter().find(|view| view.name == name || view.name == on_topics)?;
-        view.value.clone().filter(|_| view.source == "static")
-    };
-    let described = image.describe_configs(resource, of_node).into_iter();
-    let synonyms = described.map(|config| {
-        let synonyms = config.synonyms.into_iter().map(|synonym| ConfigSynonym {
-            name: synonym.name.into(),
-            value: Some(synonym.value.into()),
-            source: match synonym.source {
-                ConfigSource::Topic => source_number::TOPIC,
-                ConfigSource::DynamicDefaultBroker => source_number::DYNAMIC_DEFAULT_BROKER,
-                ConfigSource::StaticBroker => source_number::STATIC_BROKER,
-                ConfigSource::Default => source_number::DEFAULT,
-            },
-        });
-        (config.name, synonyms.collect())
+/// Every level that decides a config, most specific first.
+fn synonyms(config: &config::DescribedConfig) -> Vec<ConfigSynonym> {
+    let synonyms = config.synonyms.iter().map(|synonym| ConfigSynonym {
+        name: synonym.name.into(),
+        value: Some(synonym.value.clone().into()),
+        source: match synonym.source {
+            ConfigSource::Topic => source_number::TOPIC,
+            ConfigSource::DynamicBroker => source_number::DYNAMIC_BROKER,
+            ConfigSource::DynamicDefaultBroker => source_number::DYNAMIC_DEFAULT_BROKER,
+            ConfigSource::StaticBroker => source_number::STATIC_BROKER,
+            ConfigSource::Default => source_number::DEFAULT,
+        },
     });
     synonyms.collect()
 }

@@ -2,7 +2,7 @@
 
 use super::describe_configs::resource;
 use super::dispatch::{Call, Reply};
-use super::refusal::{DONE, each, outcome_of, unexpected_reply};
+use super::refusal::{DONE, Outcome, each, outcome_of, unexpected_reply};
 use crate::controller::{
     ConfigChange, ConfigOperation, ControllerReply, ControllerRequest, Refusal,
 };
@@ -19,11 +19,23 @@ pub(super) async fn handle(
     call: Call,
     request: IncrementalAlterConfigsRequest,
 ) -> Reply<IncrementalAlterConfigsResponse> {
-    let validate_only = request.validate_only;
-    let asked = request.resources;
-    let checked: Vec<_> = asked.iter().map(change).collect();
-    let changes: Vec<_> =
-        checked.iter().filter_map(|change| change.as_ref().ok().cloned()).collect();
+    let changes = request.resources.iter().map(change).collect();
+    let outcomes = alter(&call, changes, request.validate_only).await;
+    let responses = request.resources.into_iter().zip(outcomes).map(|(asked, outcome)| {
+        let (error_code, error_message) = outcome;
+        let (resource_type, resource_name) = (asked.resource_type, asked.resource_name);
+        AlterConfigsResult { error_code, error_message, resource_type, resource_name }
+    });
+    IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }.into()
+}
+
+/// Makes the changes that could be read; the outcome of each, in their order.
+pub(super) async fn alter(
+    call: &Call,
+    asked: Vec<Result<ConfigChange, Refusal>>,
+    validate_only: bool,
+) -> Vec<Outcome> {
+    let changes: Vec<_> = asked.iter().filter_map(|change| change.as_ref().ok().cloned()).collect();
     let count = changes.len();
     let mut results = Vec::new();
     if count > 0 {
@@ -36,18 +48,14 @@ pub(super) async fn handle(
         results = each(reply, count);
     }
     let mut results = results.into_iter();
-    let responses = asked.into_iter().zip(checked).map(|(asked, checked)| {
+    let outcomes = asked.into_iter().map(|asked| {
         // As many results as changes that could be read.
-        let result =
-            checked.and_then(|_| results.next().unwrap_or_else(|| Err(unexpected_reply())));
-        let (error_code, error_message) = match result {
+        match asked.and_then(|_| results.next().unwrap_or_else(|| Err(unexpected_reply()))) {
             Ok(()) => DONE,
             Err(refusal) => outcome_of(&refusal),
-        };
-        let (resource_type, resource_name) = (asked.resource_type, asked.resource_name);
-        AlterConfigsResult { error_code, error_message, resource_type, resource_name }
+        }
     });
-    IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }.into()
+    outcomes.collect()
 }
 
 fn change(asked: &AlterConfigsResource) -> Result<ConfigChange, Refusal> {

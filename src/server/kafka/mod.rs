@@ -3,9 +3,12 @@
 //! A handler takes the decoded request and returns the response; `dispatch` decodes and encodes around it. What
 //! several handlers need (who leads, refusals as error codes, default answers) is in `view` and `refusal`.
 
+mod alter_configs;
 mod api_versions;
 mod connection;
+mod create_partitions;
 mod create_topics;
+mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;

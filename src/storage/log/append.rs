@@ -176,7 +176,9 @@ impl PartitionLog {
             rest = after;
         }
         self.keep_warm();
-        if !self.is_page_cache() {
+        if self.is_page_cache() {
+            self.flush_as_configured(config);
+        } else {
             self.flush_soon();
         }
         Ok(())

@@ -4,12 +4,15 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::super::Result;
 use super::super::fs::{self, sync_if_exists};
 use super::super::segment::Segment;
 use super::{EPOCHS, PARTITION_METADATA, PartitionLog};
+use crate::metadata::config::TopicConfig;
 use crate::types::Offset;
+use crate::types::time::now;
 
 #[derive(Debug, Default)]
 pub(super) struct FlushState {
@@ -83,6 +86,19 @@ impl PartitionLog {
             && let Some(me) = self.me.upgrade()
         {
             self.dir.flush.add(|queue| queue.dirty.push(me));
+        }
+    }
+
+    /// In page-cache mode nobody waits for a flush; `flush.messages` and `flush.ms` say when there is one all the same.
+    pub(super) fn flush_as_configured(&self, config: &TopicConfig) {
+        let flushed = self.durable_end_offset.load(Ordering::Acquire);
+        if self.end_offset() - flushed >= config.flush_messages {
+            self.flush_soon();
+        } else if config.flush_ms < i64::MAX
+            && let Ok(ms) = u64::try_from(config.flush_ms)
+            && let Some(due) = now().checked_add(Duration::from_millis(ms))
+        {
+            self.dir.chores.add(|chores| chores.flushes.bring_forward(&self.name, due));
         }
     }
 

@@ -226,6 +226,12 @@ impl PartitionLog {
         self.segments.load().iter().map(|segment| segment.size()).sum()
     }
 
+    /// What was flushed, in either mode.
+    #[cfg(test)]
+    pub(super) fn flushed_offset(&self) -> Offset {
+        self.durable_end_offset.load(Ordering::Acquire)
+    }
+
     /// Base offsets of its segments.
     #[cfg(test)]
     pub(super) fn segment_bases(&self) -> Vec<Offset> {

@@ -1,4 +1,4 @@
-//! Keys 32 and 44: configs of topics and brokers.
+//! Keys 32, 33 and 44: configs of topics and brokers.
 
 use super::super::message::message;
 use super::super::text::Text;
@@ -45,6 +45,27 @@ message! {
         [1..] name: Text,
         [1..] value: Option<Text>,
         [1..] source: i8,
+    }
+
+    pub struct AlterConfigsRequest {
+        [0..] resources: Vec<ReplacedConfigs>,
+        [0..] validate_only: bool,
+    }
+
+    pub struct ReplacedConfigs {
+        [0..] resource_type: i8,
+        [0..] resource_name: Text,
+        [0..] configs: Vec<ReplacedConfig>,
+    }
+
+    pub struct ReplacedConfig {
+        [0..] name: Text,
+        [0..] value: Option<Text>,
+    }
+
+    pub struct AlterConfigsResponse {
+        [0..] throttle_time_ms: i32,
+        [0..] responses: Vec<AlterConfigsResult>,
     }
 
     pub struct IncrementalAlterConfigsRequest {

@@ -1,0 +1,45 @@
+//! AlterConfigs, the older of the two: what a request does not name goes back to its default.
+
+use std::collections::BTreeSet;
+
+use super::describe_configs::resource;
+use super::dispatch::{Call, Reply};
+use super::incremental_alter_configs::alter;
+use crate::controller::{ConfigChange, ConfigOperation, Refusal};
+use crate::metadata::MetadataImage;
+use crate::protocol::ErrorCode;
+use crate::protocol::kafka::{
+    AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult, ReplacedConfigs,
+};
+
+pub(super) async fn handle(
+    call: Call,
+    request: AlterConfigsRequest,
+) -> Reply<AlterConfigsResponse> {
+    let image = call.front.broker.image();
+    let changes = request.resources.iter().map(|asked| change(&image, asked)).collect();
+    let outcomes = alter(&call, changes, request.validate_only).await;
+    let responses = request.resources.into_iter().zip(outcomes).map(|(asked, outcome)| {
+        let (error_code, error_message) = outcome;
+        let (resource_type, resource_name) = (asked.resource_type, asked.resource_name);
+        AlterConfigsResult { error_code, error_message, resource_type, resource_name }
+    });
+    AlterConfigsResponse { responses: responses.collect(), ..Default::default() }.into()
+}
+
+fn change(image: &MetadataImage, asked: &ReplacedConfigs) -> Result<ConfigChange, Refusal> {
+    let resource = resource(asked.resource_type, &asked.resource_name)?;
+    let mut operations = Vec::with_capacity(asked.configs.len());
+    for config in &asked.configs {
+        let Some(value) = &config.value else {
+            let message = format!("{} needs a value", config.name);
+            return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+        };
+        operations.push((config.name.to_string(), ConfigOperation::Set(value.to_string())));
+    }
+    let named: BTreeSet<&str> = asked.configs.iter().map(|config| config.name.as_str()).collect();
+    let set = image.configs.get(&resource).into_iter().flat_map(|configs| configs.keys());
+    let unnamed = set.filter(|key| !named.contains(key.as_str()));
+    operations.extend(unnamed.map(|key| (key.clone(), ConfigOperation::Delete)));
+    Ok(ConfigChange { resource, operations })
+}
