@@ -115,7 +115,8 @@ pub(super) fn reply_index(reply: &ControllerReply) -> Option<MetadataIndex> {
         | ControllerReply::CreatePartitions { index, .. }
         | ControllerReply::Drain { index }
         | ControllerReply::UnregisterBroker { index }
-        | ControllerReply::ElectLeaders { index, .. } => Some(*index),
+        | ControllerReply::ElectLeaders { index, .. }
+        | ControllerReply::Reassign { index, .. } => Some(*index),
         ControllerReply::Done
         | ControllerReply::RegisterBroker { .. }
         | ControllerReply::Heartbeat(_)

@@ -131,6 +131,8 @@ mod tests {
             replicas: vec![NodeId(1), NodeId(2)],
             isr: isr.iter().map(|id| NodeId(*id)).collect(),
             elr: Vec::new(),
+            adding: Vec::new(),
+            removing: Vec::new(),
         };
         let topic = TopicView {
             topic_id: Uuid([1; 16]),

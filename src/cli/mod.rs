@@ -18,6 +18,7 @@ mod lifeline;
 mod log;
 mod moment;
 mod output;
+mod partition;
 mod produce;
 mod quorum;
 mod report_html;
@@ -53,6 +54,7 @@ enum Command {
     Topic(topic::TopicArgs),
     Produce(produce::ProduceArgs),
     Consume(consume::ConsumeArgs),
+    Partition(partition::PartitionArgs),
     Broker(broker::BrokerArgs),
     Quorum(quorum::QuorumArgs),
     Cluster(cluster::ClusterArgs),
@@ -70,6 +72,7 @@ pub fn run() -> ExitCode {
         Command::Topic(args) => block_on(topic::run(args)),
         Command::Produce(args) => block_on(produce::run(args)),
         Command::Consume(args) => block_on(consume::run(args)),
+        Command::Partition(args) => block_on(partition::run(args)),
         Command::Broker(args) => block_on(broker::run(args)),
         Command::Quorum(args) => block_on(quorum::run(args)),
         Command::Cluster(args) => block_on(cluster::run(args)),

@@ -13,7 +13,7 @@ use super::retry::{Retry, is_retriable};
 use super::{ClusterView, Error};
 use crate::controller::{
     ConfigChange, ConfigOperation, ControllerCall, ControllerReply, ControllerRequest,
-    CreatableTopic, CreatedTopic, MorePartitions, Refusal, TopicSelector,
+    CreatableTopic, CreatedTopic, MorePartitions, Reassignment, Refusal, TopicSelector,
 };
 use crate::net;
 use crate::protocol::ErrorCode;
@@ -21,7 +21,7 @@ use crate::protocol::native::{
     ConfigView, DescribeConfigsRequest, Kind, ListedOffset, OffsetQuery, QuorumStatus,
     QuorumStatusRequest, TopicView, WireError,
 };
-use crate::types::{ConfigResource, HostPort, NodeId, Offset, TopicId};
+use crate::types::{ConfigResource, HostPort, NodeId, Offset, TopicId, TopicIdPartition};
 
 /// How long a node may take over one request: it answers once every live broker serves the result.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -285,6 +285,51 @@ impl Admin {
     pub async fn drain(&self, node_id: NodeId) -> Result<(), Error> {
         match self.submit(ControllerRequest::Drain { node_id }).await?.reply {
             ControllerReply::Drain { .. } => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Gives partitions of a topic other replicas, or cancels what is under way. Returns when it is under way.
+    pub async fn reassign(
+        &self,
+        topic: &str,
+        moves: Vec<(i32, Option<Vec<NodeId>>)>,
+    ) -> Result<(), Error> {
+        let topic_id = self.describe_topic(topic).await?.topic_id;
+        let partitions = moves.into_iter().map(|(partition, replicas)| Reassignment {
+            partition: TopicIdPartition { topic_id, partition },
+            replicas,
+        });
+        let request = ControllerRequest::Reassign { partitions: partitions.collect() };
+        match self.submit(request).await?.reply {
+            ControllerReply::Reassign { results, .. } => {
+                Ok(results.into_iter().collect::<Result<(), _>>()?)
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Elects the first replicas of a topic's partitions, or of all topics. Returns how many leaders moved, and why
+    /// others could not.
+    pub async fn elect_preferred(
+        &self,
+        topic: Option<&str>,
+    ) -> Result<(usize, Vec<Refusal>), Error> {
+        let partitions = match topic {
+            None => None,
+            Some(name) => {
+                let topic = self.describe_topic(name).await?;
+                let id = |partition| TopicIdPartition { topic_id: topic.topic_id, partition };
+                Some(topic.partitions.iter().map(|view| id(view.partition)).collect())
+            }
+        };
+        match self.submit(ControllerRequest::ElectLeaders { partitions }).await?.reply {
+            ControllerReply::ElectLeaders { results, .. } => {
+                let moved = results.iter().filter(|(_, result)| result.is_ok()).count();
+                let refusals = results.into_iter().filter_map(|(_, result)| result.err());
+                let needed = |refusal: &Refusal| refusal.code != ErrorCode::ElectionNotNeeded;
+                Ok((moved, refusals.filter(needed).collect()))
+            }
             _ => Err(unexpected()),
         }
     }

@@ -183,6 +183,8 @@ impl World {
             replicas: vec![NodeId(1), NodeId(2)],
             isr: vec![NodeId(1), NodeId(2)],
             elr: Vec::new(),
+            adding: Vec::new(),
+            removing: Vec::new(),
         };
         let topic = TopicView {
             topic_id: Uuid([7; 16]),

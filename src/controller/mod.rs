@@ -19,6 +19,7 @@ mod partitions;
 mod placement;
 mod preferred;
 mod producer_ids;
+mod reassignment;
 mod request;
 mod sweep;
 #[cfg(test)]
@@ -167,6 +168,7 @@ fn decide_call(
         ControllerRequest::ElectLeaders { partitions } => {
             Ok(preferred::elect(image, partitions.as_deref()))
         }
+        ControllerRequest::Reassign { partitions } => Ok(reassignment::reassign(image, partitions)),
         ControllerRequest::ReportOffline(request) => offline::report(image, request),
     }
 }

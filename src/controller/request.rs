@@ -70,6 +70,10 @@ pub enum ControllerRequest {
         topics: Vec<MorePartitions>,
         validate_only: bool,
     },
+    /// Starts, replaces or cancels moves of replicas.
+    Reassign {
+        partitions: Vec<Reassignment>,
+    },
 }
 
 /// The answer to the request of the same name.
@@ -113,6 +117,10 @@ pub enum ControllerReply {
         index: MetadataIndex,
     },
     CreatePartitions {
+        results: Vec<Result<(), Refusal>>,
+        index: MetadataIndex,
+    },
+    Reassign {
         results: Vec<Result<(), Refusal>>,
         index: MetadataIndex,
     },
@@ -178,6 +186,13 @@ pub struct AlterPartition {
     /// With the broker epoch of each member as the leader knows it; NONE where it does not.
     pub isr: Vec<(NodeId, BrokerEpoch)>,
     pub recovered: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reassignment {
+    pub partition: TopicIdPartition,
+    /// Who shall hold it, the preferred leader first; `None` cancels what is under way.
+    pub replicas: Option<Vec<NodeId>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -52,7 +52,8 @@ impl PendingReply {
                 | ControllerReply::CreatePartitions { index, .. }
                 | ControllerReply::Drain { index }
                 | ControllerReply::UnregisterBroker { index }
-                | ControllerReply::ElectLeaders { index, .. },
+                | ControllerReply::ElectLeaders { index, .. }
+                | ControllerReply::Reassign { index, .. },
             ) => *index = settled,
             Ok(
                 ControllerReply::Done
@@ -188,6 +189,9 @@ fn describe(request: &ControllerRequest) -> String {
         ControllerRequest::Drain { node_id } => format!("drain broker {node_id}"),
         ControllerRequest::UnregisterBroker { node_id } => format!("unregister broker {node_id}"),
         ControllerRequest::ElectLeaders { .. } => "elect first replicas".to_owned(),
+        ControllerRequest::Reassign { partitions } => {
+            format!("reassign {} partitions", partitions.len())
+        }
         ControllerRequest::ReportOffline(request) => format!(
             "broker {} cannot serve {} replicas; directories {:?}",
             request.node_id,

@@ -253,7 +253,8 @@ impl Service {
             | ControllerRequest::AlterConfigs { .. }
             | ControllerRequest::Drain { .. }
             | ControllerRequest::UnregisterBroker { .. }
-            | ControllerRequest::ElectLeaders { .. } => {}
+            | ControllerRequest::ElectLeaders { .. }
+            | ControllerRequest::Reassign { .. } => {}
             ControllerRequest::RegisterBroker(_)
             | ControllerRequest::Heartbeat(_)
             | ControllerRequest::AlterPartition(_)
@@ -373,6 +374,8 @@ fn topic_view(image: &MetadataImage, topic: &TopicImage) -> TopicView {
         replicas: state.replicas.clone(),
         isr: state.isr.clone(),
         elr: state.elr.clone(),
+        adding: state.adding.clone(),
+        removing: state.removing.clone(),
     });
     let configs = image.configs.get(&ConfigResource::Topic(topic.name.clone()));
     let configs = configs.into_iter().flatten();

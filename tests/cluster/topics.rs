@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use kontiki::client::NewTopic;
 use serde_json::{Value, json};
 
-use super::harness::Cluster;
+use super::harness::{Cluster, eventually};
+use super::workload::{Load, TOPIC};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_answered_is_visible_on_every_node() {
@@ -192,5 +194,36 @@ async fn every_metric_is_documented_and_every_documented_metric_is_there() {
         .collect();
     assert!(!reported.is_empty());
     assert_eq!(reported, documented);
+    cluster.finish();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_move_while_records_are_written() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.client().await.admin();
+    let node = |id: i32| kontiki::types::NodeId(id);
+    let mut topic = NewTopic::new(TOPIC);
+    topic.assignments.insert(0, vec![node(1), node(2)]);
+    admin.create_topic(topic).await.expect("created");
+    let load = Load::start(&cluster, TOPIC).await;
+
+    for (to, leads) in [([3, 2], 3), ([1, 3], 3), ([2, 1], 2)] {
+        let replicas = to.map(node).to_vec();
+        admin.reassign(TOPIC, vec![(0, Some(replicas.clone()))]).await.expect("it is possible");
+        eventually("the move has ended", || async {
+            let topic = admin.describe_topic(TOPIC).await.map_err(|error| error.to_string())?;
+            let partition = &topic.partitions[0];
+            let has_moved = partition.replicas == replicas && partition.removing.is_empty();
+            if has_moved { Ok(()) } else { Err(format!("{partition:?}")) }
+        })
+        .await;
+        load.progress().await;
+        // A leader that stays leads; when it leaves, the first replica does.
+        assert_eq!(cluster.leader(TOPIC, 0).await, leads);
+    }
+    let none = admin.reassign(TOPIC, vec![(0, None)]).await.expect_err("nothing moves");
+    assert_eq!(none.code(), Some(kontiki::protocol::ErrorCode::NoReassignmentInProgress));
+
+    load.check(&cluster).await;
     cluster.finish();
 }

@@ -30,6 +30,7 @@ macro_rules! api_table {
             37 CreatePartitions           0..=3  from 0  flexible 2  CreatePartitionsRequest => CreatePartitionsResponse, create_partitions;
             43 ElectLeaders               0..=2  from 0  flexible 2  ElectLeadersRequest => ElectLeadersResponse, elect_leaders;
             44 IncrementalAlterConfigs    0..=1  from 0  flexible 1  IncrementalAlterConfigsRequest => IncrementalAlterConfigsResponse, incremental_alter_configs;
+            45 AlterPartitionReassignments 0..=1 from 0  flexible 0  AlterPartitionReassignmentsRequest => AlterPartitionReassignmentsResponse, alter_partition_reassignments;
             46 ListPartitionReassignments 0..=0  from 0  flexible 0  ListPartitionReassignmentsRequest => ListPartitionReassignmentsResponse, list_partition_reassignments;
             60 DescribeCluster            0..=2  from 0  flexible 0  DescribeClusterRequest => DescribeClusterResponse, describe_cluster;
             75 DescribeTopicPartitions    0..=0  from 0  flexible 0  DescribeTopicPartitionsRequest => DescribeTopicPartitionsResponse, describe_topic_partitions;

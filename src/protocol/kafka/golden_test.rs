@@ -31,6 +31,7 @@ macro_rules! for_each_message {
         $check! { CreatePartitions: CreatePartitionsRequest 0, CreatePartitionsResponse 0 }
         $check! { ElectLeaders: ElectLeadersRequest 0, ElectLeadersResponse 0 }
         $check! { IncrementalAlterConfigs: IncrementalAlterConfigsRequest 0, IncrementalAlterConfigsResponse 0 }
+        $check! { AlterPartitionReassignments: AlterPartitionReassignmentsRequest 0, AlterPartitionReassignmentsResponse 0 }
         $check! { ListPartitionReassignments: ListPartitionReassignmentsRequest 0, ListPartitionReassignmentsResponse 0 }
         $check! { DescribeCluster: DescribeClusterRequest 0, DescribeClusterResponse 0 }
         $check! { DescribeTopicPartitions: DescribeTopicPartitionsRequest 0, DescribeTopicPartitionsResponse 0 }

@@ -58,6 +58,9 @@ pub struct PartitionView {
     pub replicas: Vec<NodeId>,
     pub isr: Vec<NodeId>,
     pub elr: Vec<NodeId>,
+    /// Replicas that are being added, or removed, until those that shall stay are in sync.
+    pub adding: Vec<NodeId>,
+    pub removing: Vec<NodeId>,
 }
 
 /// The payload holds the batches of the entries, one batch an entry.

@@ -4,6 +4,7 @@
 //! several handlers need (who leads, refusals as error codes, default answers) is in `view` and `refusal`.
 
 mod alter_configs;
+mod alter_partition_reassignments;
 mod api_versions;
 mod connection;
 mod create_partitions;

@@ -1,4 +1,4 @@
-//! Keys 19, 20, 43 and 46: making and removing topics, choosing their leaders, and moving them.
+//! Keys 19, 20, 43, 45 and 46: making and removing topics, choosing their leaders, and moving them.
 
 use super::super::message::message;
 use super::super::text::Text;
@@ -104,6 +104,42 @@ message! {
 
     pub struct PartitionElectionResult {
         [0..] partition_id: i32,
+        [0..] error_code: i16,
+        [0..] error_message: Option<Text>,
+    }
+
+    pub struct AlterPartitionReassignmentsRequest {
+        [0..] timeout_ms: i32 = 60_000,
+        [1..] allow_replication_factor_change: bool = true,
+        [0..] topics: Vec<ReassignedTopic>,
+    }
+
+    pub struct ReassignedTopic {
+        [0..] name: Text,
+        [0..] partitions: Vec<ReassignedPartition>,
+    }
+
+    pub struct ReassignedPartition {
+        [0..] partition_index: i32,
+        /// Null cancels.
+        [0..] replicas: Option<Vec<i32>>,
+    }
+
+    pub struct AlterPartitionReassignmentsResponse {
+        [0..] throttle_time_ms: i32,
+        [1..] allow_replication_factor_change: bool = true,
+        [0..] error_code: i16,
+        [0..] error_message: Option<Text>,
+        [0..] responses: Vec<ReassignedTopicResult>,
+    }
+
+    pub struct ReassignedTopicResult {
+        [0..] name: Text,
+        [0..] partitions: Vec<ReassignedPartitionResult>,
+    }
+
+    pub struct ReassignedPartitionResult {
+        [0..] partition_index: i32,
         [0..] error_code: i16,
         [0..] error_message: Option<Text>,
     }
