@@ -86,6 +86,16 @@ where
         Operation::Partitions => {
             Ok(json(StatusCode::OK, &topics::partitions(topics::find_topic(&image, argument)?)))
         }
+        Operation::Explain => {
+            topics::find_topic(&image, argument)?;
+            let number = found.partition.parse().ok();
+            let explanation = number.and_then(|number| image.explain(argument, number));
+            let explanation = explanation.ok_or_else(|| {
+                let detail = format!("{argument} has no partition {:?}", found.partition);
+                Problem::not_found(ErrorCode::UnknownTopicOrPartition, detail)
+            })?;
+            Ok(json(StatusCode::OK, &explanation))
+        }
     }
 }
 

@@ -84,6 +84,9 @@ fn reads() {
     assert_eq!(topic["configs"]["segment.bytes"]["source"], "default");
     let partition = get("/v1/topics/orders/partitions").json()["partitions"][0].clone();
     assert_eq!(partition, topic["partitions"][0]);
+    let explanation = get("/v1/topics/orders/partitions/0/explain").json();
+    assert_eq!(explanation["replicas"].as_array().map(Vec::len), Some(2), "{explanation}");
+    assert_eq!(explanation["partition"], 0);
     assert_eq!(partition["isr"], json!([1]));
 }
 
@@ -167,6 +170,8 @@ fn what_does_not_exist_is_named_with_its_nearest() {
         ("/v1/topic", "/v1/topics"),
         ("/v1/topics/ordres", "orders"),
         ("/v1/topics/orderz/partitions", "orders"),
+        ("/v1/topics/orders/partitions/99/explain", "99"),
+        ("/v1/topics/orders/partitions/x/explain", "x"),
         ("/v1/brokers/7", "1, 2"),
         ("/v1/brokers/one", "1, 2"),
         ("/completely/elsewhere", "openapi.json"),

@@ -35,10 +35,14 @@ fn operation(route: &Route) -> Value {
         "summary": route.summary,
         "responses": responses,
     });
-    if let Some(name) = parameter(route.path) {
-        let schema = json!({ "type": if name == "id" { "integer" } else { "string" } });
-        operation["parameters"] =
-            json!([{ "name": name, "in": "path", "required": true, "schema": schema }]);
+    let parameters: Vec<Value> = parameters(route.path)
+        .map(|name| {
+            let schema = json!({ "type": if name == "name" { "string" } else { "integer" } });
+            json!({ "name": name, "in": "path", "required": true, "schema": schema })
+        })
+        .collect();
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
     }
     let body = match route.operation {
         Operation::CreateTopic => Some("CreateTopic"),
@@ -52,8 +56,8 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-fn parameter(path: &str) -> Option<&str> {
-    Some(path.split_once('{')?.1.split_once('}')?.0)
+fn parameters(path: &str) -> impl Iterator<Item = &str> {
+    path.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0))
 }
 
 fn problem_response() -> Value {

@@ -23,6 +23,7 @@ pub(super) enum Operation {
     AlterTopic,
     DeleteTopic,
     Partitions,
+    Explain,
 }
 
 #[derive(Debug)]
@@ -60,6 +61,7 @@ routes! {
     PATCH "/v1/topics/{name}" AlterTopic "Changes configs; null goes back to the default",
     DELETE "/v1/topics/{name}" DeleteTopic "Deletes a topic; when this returns, no live broker serves it",
     GET "/v1/topics/{name}/partitions" Partitions "The partitions of a topic",
+    GET "/v1/topics/{name}/partitions/{partition}/explain" Explain "Who may lead a partition, who not and why, and what it waits for",
 }
 
 /// Room for the longest topic name, each character percent-encoded, and more.
@@ -68,11 +70,12 @@ const PATH_SIZE_MAX: usize = 1024;
 /// Path to the rows of [`ROUTES`] with that path.
 pub(super) struct Routes(Router<Vec<&'static Route>>);
 
-/// A row of the table, and the decoded `{id}` or `{name}` of the path, if it has one.
+/// A row of the table, and the decoded `{id}` or `{name}` and `{partition}` of the path, empty where it has none.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) operation: Operation,
     pub(super) argument: String,
+    pub(super) partition: String,
 }
 
 impl Routes {
@@ -100,11 +103,14 @@ impl Routes {
             let allowed: Vec<&str> = matched.value.iter().map(|r| r.method.as_str()).collect();
             return Err(Problem::method_not_allowed(method.as_str(), path, allowed.join(", ")));
         };
-        let argument = matched.params.iter().next().map(|(_, value)| percent_decode(value));
-        let argument = argument.unwrap_or_else(|| Some(String::new()));
-        let argument = argument
-            .ok_or_else(|| Problem::bad_request(format!("{path} is not percent-encoded UTF-8")))?;
-        Ok(Found { operation: route.operation, argument })
+        let mut arguments = matched.params.iter().map(|(_, value)| percent_decode(value));
+        let mut next = || {
+            arguments
+                .next()
+                .unwrap_or_else(|| Some(String::new()))
+                .ok_or_else(|| Problem::bad_request(format!("{path} is not percent-encoded UTF-8")))
+        };
+        Ok(Found { operation: route.operation, argument: next()?, partition: next()? })
     }
 }
 

@@ -14,6 +14,7 @@ mod connect;
 mod consume;
 mod dev;
 mod error;
+mod explain;
 mod lifeline;
 mod log;
 mod moment;
@@ -58,6 +59,7 @@ enum Command {
     Broker(broker::BrokerArgs),
     Quorum(quorum::QuorumArgs),
     Cluster(cluster::ClusterArgs),
+    Explain(explain::ExplainArgs),
     Chaos(chaos::ChaosArgs),
     Check(check::CheckArgs),
     Log(log::LogArgs),
@@ -76,6 +78,7 @@ pub fn run() -> ExitCode {
         Command::Broker(args) => block_on(broker::run(args)),
         Command::Quorum(args) => block_on(quorum::run(args)),
         Command::Cluster(args) => block_on(cluster::run(args)),
+        Command::Explain(args) => block_on(explain::run(args)),
         Command::Chaos(args) => block_on(chaos::run(args)),
         Command::Check(args) => check::run(&args),
         Command::Log(args) => log::run(args),

@@ -15,11 +15,12 @@ use crate::controller::{
     ConfigChange, ConfigOperation, ControllerCall, ControllerReply, ControllerRequest,
     CreatableTopic, CreatedTopic, MorePartitions, Reassignment, Refusal, TopicSelector,
 };
+use crate::metadata::Explanation;
 use crate::net;
 use crate::protocol::ErrorCode;
 use crate::protocol::native::{
-    ConfigView, DescribeConfigsRequest, Kind, ListedOffset, OffsetQuery, QuorumStatus,
-    QuorumStatusRequest, TopicView, WireError,
+    ConfigView, DescribeConfigsRequest, ExplainRequest, Kind, ListedOffset, OffsetQuery,
+    QuorumStatus, QuorumStatusRequest, TopicView, WireError,
 };
 use crate::types::{ConfigResource, HostPort, NodeId, Offset, TopicId, TopicIdPartition};
 
@@ -287,6 +288,13 @@ impl Admin {
             ControllerReply::Drain { .. } => Ok(()),
             _ => Err(unexpected()),
         }
+    }
+
+    /// Why a partition is as it is; `None` when the topic has no such partition.
+    pub async fn explain(&self, topic: &str, partition: i32) -> Result<Option<Explanation>, Error> {
+        self.describe_topic(topic).await?;
+        let request = ExplainRequest { topic: topic.to_owned(), partition };
+        self.cluster.ask_any(Kind::ClientExplain, request).await
     }
 
     /// Gives partitions of a topic other replicas, or cancels what is under way. Returns when it is under way.

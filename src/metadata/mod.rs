@@ -8,6 +8,7 @@
 
 pub mod config;
 mod delta;
+mod explain;
 mod image;
 mod record;
 mod replay;
@@ -18,6 +19,7 @@ mod well_formed;
 
 pub use config::{Durability, TimestampType, TopicConfig};
 pub use delta::{BrokerDelta, MetadataDelta, PartitionDelta};
+pub use explain::{Explanation, PartitionState, ReplicaVerdict};
 pub use image::{BrokerImage, MetadataImage, TopicImage};
 pub use record::*;
 pub use replay::{ReplayError, Replayed};

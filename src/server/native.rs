@@ -25,8 +25,8 @@ use crate::metadata::{BrokerImage, MetadataImage, TopicImage};
 use crate::net::{Limits, Reply, accept_hello, split};
 use crate::protocol::ErrorCode;
 use crate::protocol::native::{
-    BrokerView, DeleteRecordsReply, DeleteRecordsRequest, DescribeConfigsRequest, FetchReply,
-    FetchRequest, Fetched, Frame, InitProducerIdReply, InitProducerIdRequest, Kind,
+    BrokerView, DeleteRecordsReply, DeleteRecordsRequest, DescribeConfigsRequest, ExplainRequest,
+    FetchReply, FetchRequest, Fetched, Frame, InitProducerIdReply, InitProducerIdRequest, Kind,
     ListOffsetsReply, ListOffsetsRequest, MetadataReply, MetadataRequest, PartitionError,
     PartitionView, ProduceReply, ProduceRequest, Produced, Purpose, QuorumStatusRequest, TopicView,
     WireError,
@@ -194,6 +194,11 @@ impl Service {
             Kind::ClientQuorumStatus => {
                 let QuorumStatusRequest = body(&frame)?;
                 Ok(Reply::new(&self.broker.quorum_status()))
+            }
+            Kind::ClientExplain => {
+                let ExplainRequest { topic, partition } = body(&frame)?;
+                let image = self.broker.settled_image().await;
+                Ok(Reply::new(&image.explain(&topic, partition)))
             }
             Kind::ClientDescribeConfigs => {
                 let request: DescribeConfigsRequest = body(&frame)?;

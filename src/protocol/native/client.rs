@@ -16,6 +16,13 @@ pub struct MetadataRequest {
     pub topics: Option<Vec<String>>,
 }
 
+/// Why a partition is as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainRequest {
+    pub topic: String,
+    pub partition: i32,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataReply {
     pub cluster_id: ClusterId,

@@ -63,6 +63,8 @@ kinds! {
     ClientQuorumStatus = 69,
     ClientDescribeConfigs = 70,
     ClientDeleteRecords = 71,
+    /// [`super::ExplainRequest`], answered by an optional `metadata::Explanation`.
+    ClientExplain = 72,
 
     /// For tools.
     ClientImport = 80,
