@@ -291,16 +291,10 @@ impl Cluster {
     }
 
     pub(crate) async fn try_open(&mut self, node: i32) -> Result<(), Error> {
-        // What an earlier life of the node left behind in this process goes away soon, with its locks: the directory's,
-        // and the store's own.
+        // What an earlier life of the node left behind in this process goes away soon, with its lock.
         let (quorum, identity, faults) =
-            eventually("the locks are free", async || match self.open_once(node).await {
+            eventually("the lock is free", async || match self.open_once(node).await {
                 Err(Error::Directory(directory::Error::Locked { .. })) => None,
-                Err(Error::Directory(directory::Error::Damaged { reason, .. }))
-                    if reason.contains("could not acquire lock") =>
-                {
-                    None
-                }
                 other => Some(other),
             })
             .await?;

@@ -28,7 +28,10 @@ pub(super) struct ClusterArgs {
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
     /// Whether all is well, and if not, what is not; exit code 10 then
-    #[command(after_help = "Example:\n  kontiki cluster status || echo 'look at it'")]
+    #[command(
+        visible_alias = "health",
+        after_help = "Example:\n  kontiki cluster status || echo 'look at it'"
+    )]
     Status,
 }
 

@@ -15,6 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use openraft::OptionalSend;
 use openraft::entry::RaftEntry;
@@ -27,6 +28,7 @@ use super::directory;
 use super::log_sync::{LogSync, Waiter};
 use super::raft::{Entry, LogId, TypeConfig, Vote};
 use crate::codec::{self, Envelope};
+use crate::types::time;
 
 const CHUNK: Envelope =
     Envelope { what: "chunk of the metadata log", magic: *b"KTrl", version: 1, size_max: 1 << 16 };
@@ -136,12 +138,32 @@ fn open_database(path: PathBuf) -> Result<sled::Db, String> {
             std::process::exit(1);
         }));
     }
-    let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
+    let opened = catch_unwind(AssertUnwindSafe(|| open_when_free(&config)));
     #[cfg(panic = "abort")]
     drop(std::panic::take_hook());
     match opened {
         Ok(opened) => opened.map_err(|error| error.to_string()),
         Err(_) => Err("the log cannot be recovered".to_owned()),
+    }
+}
+
+/// The directory's own lock is held, so whoever holds the store's is an earlier life in this process, which is about to
+/// let go: the threads of sled end a moment after their last handle.
+fn open_when_free(config: &sled::Config) -> sled::Result<sled::Db> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    const PAUSE: Duration = Duration::from_millis(5);
+    let deadline = time::now() + PATIENCE;
+    loop {
+        match config.open() {
+            // sled hides the kind of the error that it got in a text of its own.
+            Err(sled::Error::Io(error))
+                if error.to_string().contains("could not acquire lock")
+                    && time::now() < deadline =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            opened => return opened,
+        }
     }
 }
 
