@@ -12,6 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::metadata::config::{Durability, cluster_def};
+use crate::storage::CompactionConfig;
 use crate::types::{HostPort, NodeId, nearest};
 
 /// One settable key of a process.
@@ -67,6 +68,12 @@ keys! {
         "A broker without heartbeat for this long is fenced.";
     RETENTION_CHECK "log.retention.check.interval.ms" = "300000",
         "How often retention looks for what it may delete: what expires in one interval goes at its end.";
+    CLEANER "log.cleaner.enable" = "true",
+        "Compact the partitions of topics whose cleanup.policy says so.";
+    CLEANER_MEMORY "log.cleaner.dedupe.buffer.size" = "134217728",
+        "Most bytes of memory that compaction takes, all together, while it runs.";
+    CLEANER_RATE "log.cleaner.io.max.bytes.per.second" = "9223372036854775807",
+        "Most bytes that compaction reads and writes in a second.";
     RAFT_HEARTBEAT "controller.quorum.heartbeat.ms" = "50", "Between two Raft heartbeats.";
     ELECTION_TIMEOUT "controller.quorum.election.timeout.ms" = "150",
         "Lowest election timeout of the metadata quorum; the highest is twice as long.";
@@ -103,6 +110,7 @@ pub struct Config {
     pub replication_factor: Option<i16>,
     pub durability: Durability,
     pub retention_check_interval: Duration,
+    pub compaction: CompactionConfig,
     pub heartbeat_interval: Duration,
     pub session_timeout: Duration,
     pub raft_heartbeat: Duration,
@@ -245,6 +253,11 @@ impl<'a> Reader<'a> {
                 Durability::PageCache
             },
             retention_check_interval: self.duration(RETENTION_CHECK),
+            compaction: CompactionConfig {
+                enabled: self.parsed(CLEANER, true),
+                memory_max: self.number(CLEANER_MEMORY, 16 << 20..=i64::from(u32::MAX)),
+                bytes_per_second_max: self.number(CLEANER_RATE, 1024..=i64::MAX),
+            },
             heartbeat_interval,
             session_timeout,
             raft_heartbeat,

@@ -144,6 +144,7 @@ impl Node {
                 log_dirs: config.log_dirs.clone(),
                 durability: config.durability,
                 retention_check_interval: config.retention_check_interval,
+                compaction: config.compaction.clone(),
                 static_configs: config.texts.clone(),
                 heartbeat_interval: config.heartbeat_interval,
                 controlled_shutdown_max: config.controlled_shutdown_timeout,

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 
 use super::Metrics;
 use crate::metadata::config::Durability;
+use crate::storage::CompactionConfig;
 use crate::types::Endpoints;
 
 /// Everything about this broker that its operator chooses, and where it runs.
@@ -21,6 +22,7 @@ pub struct BrokerConfig {
     pub durability: Durability,
     /// How often retention may look at partitions.
     pub retention_check_interval: Duration,
+    pub compaction: CompactionConfig,
     /// The configuration of the process, by key: for display.
     pub static_configs: BTreeMap<String, String>,
     /// How often the active controller hears of this broker.

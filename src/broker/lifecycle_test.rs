@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::super::testing::{Answer, ScriptedControl};
 use super::*;
 use crate::metadata::config::Durability;
-use crate::storage::{LogDirs, StorageConfig};
+use crate::storage::{CompactionConfig, LogDirs, StorageConfig};
 use crate::types::{HostPort, NodeId, Uuid};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -33,6 +33,7 @@ impl Fixture {
             durability: Durability::Fsync,
             retention_check_interval: Duration::from_secs(300),
             recovery_threads: 1,
+            compaction: CompactionConfig::default(),
             on_trouble: Arc::new(|| {}),
         };
         let (logs, _) = LogDirs::open(storage, Arc::new(|_| {})).expect("an empty directory");

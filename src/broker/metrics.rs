@@ -11,7 +11,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::compaction_metrics::CompactionMetrics;
 use super::publication::Publication;
+use crate::storage::LogDirs;
 use crate::types::NodeId;
 
 /// Cheap to clone: all clones count together.
@@ -27,6 +29,7 @@ pub struct Metrics {
     pub(super) reconcile_failures: Counter,
     pub(super) heartbeats_unanswered: Counter,
     observed: Arc<OnceLock<Observed>>,
+    compaction: CompactionMetrics,
 }
 
 impl Metrics {
@@ -62,6 +65,12 @@ impl Metrics {
             registry.register_with_unit(name, help, Unit::Bytes, counter.clone());
         }
         registry.register_collector(Box::new(FromImage(self.observed.clone())));
+        registry.register_collector(Box::new(self.compaction.clone()));
+    }
+
+    /// From now on the figures of compaction are shown.
+    pub(super) fn observe_compaction(&self, logs: &LogDirs) {
+        self.compaction.observe(logs);
     }
 
     /// From now on the figures that come from the image are shown.

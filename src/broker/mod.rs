@@ -16,6 +16,7 @@ mod admin;
 mod alter_partition;
 #[cfg(test)]
 mod cluster_test;
+mod compaction_metrics;
 mod config;
 mod control_plane;
 mod departures;

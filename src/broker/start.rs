@@ -54,6 +54,7 @@ impl Broker {
         let lives = Arc::new(Lives::new(logs.online(), config.durability));
         let publication = Arc::new(Publication::new());
         config.metrics.observe(identity.node_id, publication.clone());
+        config.metrics.observe_compaction(&logs);
         let (isr_changes, ticks) = (Arc::<IsrChanges>::default(), Arc::<Ticks>::default());
         let metrics = config.metrics.clone();
         let data = config.data.clone();
@@ -183,6 +184,7 @@ async fn open_logs(
         durability: config.durability,
         retention_check_interval: config.retention_check_interval,
         recovery_threads: std::thread::available_parallelism().map_or(2, Into::into),
+        compaction: config.compaction.clone(),
         on_trouble: Arc::new(move || news.notify_one()),
     };
     let registry = registry.clone();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::CompactionConfig;
 use crate::metadata::config::Durability;
 
 /// Called when [`super::LogDirs::offline_logs`] may have changed. On any thread, under a log's lock: it must only notify.
@@ -19,6 +20,7 @@ pub struct StorageConfig {
     pub retention_check_interval: Duration,
     /// Threads that recover partitions at start.
     pub recovery_threads: usize,
+    pub compaction: CompactionConfig,
     pub on_trouble: OnTrouble,
 }
 

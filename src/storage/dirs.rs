@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::compaction::{self, Compaction, CompactionFigures};
 use super::flusher::Unsynced;
 use super::fs::{self, Durable};
 use super::log::FoundLog;
@@ -33,6 +34,7 @@ pub struct LogDirs {
 
 struct Inner {
     dirs: Vec<OpenedDir>,
+    compaction: Arc<Compaction>,
     previous_broker_epoch: BrokerEpoch,
     has_unread: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -49,10 +51,11 @@ impl LogDirs {
     /// Opens the directories, makes missing ones, and recovers every partition in them.
     pub fn open(config: StorageConfig, on_durable: OnDurable) -> Result<(Self, RecoveredLogs)> {
         start::raise_descriptor_limit();
+        let compaction = Arc::new(Compaction::new(config.compaction.clone()));
         let mut dirs = Vec::with_capacity(config.dirs.len());
         let mut found: Vec<(Arc<LogDir>, FoundLog)> = Vec::new();
         for path in &config.dirs {
-            let dir = Arc::new(LogDir::new(path.clone(), &config));
+            let dir = Arc::new(LogDir::new(path.clone(), &config, &compaction));
             let (dir, logs) = start::open_or_fail(dir)?;
             found.extend(logs.into_iter().map(|log| (Arc::clone(&dir.dir), log)));
             dirs.push(dir);
@@ -76,9 +79,13 @@ impl LogDirs {
             threads.push(spawn("log-flusher", move || flusher::run(&flushed, &on_durable))?);
             threads.push(spawn("log-keeper", move || housekeeper::run(&kept, &on_start_durable))?);
         }
+        if compaction.is_enabled() {
+            let compaction = Arc::clone(&compaction);
+            threads.push(spawn("log-cleaner", move || compaction::run(&compaction))?);
+        }
         let has_unread = dirs.iter().any(|opened| opened.dir.offline().is_some());
         let threads = Mutex::new(threads);
-        let inner = Inner { dirs, previous_broker_epoch, has_unread, threads };
+        let inner = Inner { dirs, compaction, previous_broker_epoch, has_unread, threads };
         for log in &logs {
             // What a killed process left in the page cache is not on disk yet.
             if log.durable_end_offset() < log.end_offset() {
@@ -153,6 +160,7 @@ impl LogDirs {
                 chores.recovery_points = true;
                 chores.high_watermarks = true;
                 chores.log_starts = true;
+                chores.clean_ends = true;
             });
         }
         logs.remove(log.name());
@@ -175,6 +183,12 @@ impl LogDirs {
     /// The epoch given to the last clean shutdown; NONE after an unclean one.
     pub fn previous_broker_epoch(&self) -> BrokerEpoch {
         self.inner.previous_broker_epoch
+    }
+
+    /// Tells what compaction has done and has to do, and keeps no directory open.
+    pub fn watch_compaction(&self) -> impl Fn() -> CompactionFigures + Send + Sync + use<> {
+        let compaction = Arc::clone(&self.inner.compaction);
+        move || compaction.figures()
     }
 
     /// Logs that must not serve. Not those of directories that could not be read at start: nobody knows which they are.
@@ -246,6 +260,7 @@ fn shut_down_dir(dir: &LogDir, broker_epoch: BrokerEpoch) -> Result<()> {
     dir.write_recovery_points()?;
     dir.write_high_watermarks()?;
     dir.write_log_starts()?;
+    dir.write_clean_ends()?;
     let mark = format!("{{\"version\":0,\"brokerEpoch\":{broker_epoch}}}");
     fs::replace(&dir.path.join(CLEAN_SHUTDOWN), mark.as_bytes(), Durable::Now)
 }
@@ -259,6 +274,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 
 impl Inner {
     fn stop_threads(&self) {
+        self.compaction.news.add(|news| news.stopping = true);
         for OpenedDir { dir, .. } in &self.dirs {
             dir.flush.add(|queue| queue.stopping = true);
             dir.chores.add(|chores| chores.stopping = true);
@@ -275,6 +291,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.stop_threads();
+        *self.compaction.news.work.lock() = Default::default();
         for OpenedDir { dir, .. } in &self.dirs {
             // Logs know their directory: the circle is broken here.
             dir.logs.lock().clear();

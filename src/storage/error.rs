@@ -104,6 +104,14 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// For where nothing but storage can have failed.
+    pub(super) fn into_storage(self) -> Error {
+        match self {
+            Self::Storage(error) => error,
+            other => Error::malformed("a segment".as_ref(), other.to_string()),
+        }
+    }
+
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::test_support::{
     Disk, TOPIC_ID, append, batch, idempotent_batch, name, read_all, small_config, wait_until,
 };
-use super::{AppendError, LogDirs, StorageConfig};
+use super::{AppendError, CompactionConfig, LogDirs, StorageConfig};
 use crate::metadata::config::{Durability, TopicConfig};
 use crate::protocol::ErrorCode;
 use crate::record::Compression;
@@ -26,6 +26,7 @@ fn in_fsync_mode_the_durable_end_follows_and_says_so() {
         durability: Durability::Fsync,
         retention_check_interval: std::time::Duration::from_secs(300),
         recovery_threads: 1,
+        compaction: CompactionConfig::default(),
         on_trouble: Arc::new(|| {}),
     };
     let on_durable = move |log: &super::PartitionLog| {
@@ -99,6 +100,7 @@ fn a_failed_write_takes_the_directory_offline_for_good() {
         durability: Durability::Fsync,
         retention_check_interval: std::time::Duration::from_secs(300),
         recovery_threads: 1,
+        compaction: CompactionConfig::default(),
         on_trouble: Arc::new(move || {
             counter.fetch_add(1, Ordering::SeqCst);
         }),

@@ -68,7 +68,7 @@ pub(super) fn run(dir: &LogDir, on_durable: &OnDurable) {
 }
 
 fn next_deadline(chores: &Chores, due: &Timetable) -> Option<Instant> {
-    let checkpoints = chores.recovery_points || chores.high_watermarks;
+    let checkpoints = chores.recovery_points || chores.high_watermarks || chores.clean_ends;
     [
         checkpoints.then_some(due.checkpoints),
         chores.log_starts.then_some(due.log_starts),
@@ -100,11 +100,15 @@ fn write_checkpoints(dir: &LogDir, due: &mut Timetable) -> Result<()> {
     if due.checkpoints > now() {
         return Ok(());
     }
-    let (recovery_points, high_watermarks) = {
+    let (recovery_points, high_watermarks, clean_ends) = {
         let mut chores = dir.chores.work.lock();
-        (std::mem::take(&mut chores.recovery_points), std::mem::take(&mut chores.high_watermarks))
+        (
+            std::mem::take(&mut chores.recovery_points),
+            std::mem::take(&mut chores.high_watermarks),
+            std::mem::take(&mut chores.clean_ends),
+        )
     };
-    if dir.offline().is_some() || !(recovery_points || high_watermarks) {
+    if dir.offline().is_some() || !(recovery_points || high_watermarks || clean_ends) {
         return Ok(());
     }
     due.checkpoints = now() + CHECKPOINT_INTERVAL;
@@ -113,6 +117,9 @@ fn write_checkpoints(dir: &LogDir, due: &mut Timetable) -> Result<()> {
     }
     if high_watermarks {
         dir.write_high_watermarks()?;
+    }
+    if clean_ends {
+        dir.write_clean_ends()?;
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::agenda::Agenda;
 use super::checkpoint::{OffsetMap, format_offsets};
+use super::compaction::Compaction;
 use super::config::OnTrouble;
 use super::fs::{self, Durable};
 use super::progress::Progress;
@@ -28,6 +29,7 @@ use crate::types::{Offset, TopicIdPartition, TopicPartition};
 pub(super) const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 pub(super) const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
 pub(super) const LOG_STARTS: &str = "log-start-offset-checkpoint";
+pub(super) const CLEAN_ENDS: &str = "cleaner-offset-checkpoint";
 pub(super) const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 pub(super) const LOCK: &str = ".lock";
 
@@ -53,6 +55,7 @@ pub(super) struct LogDir {
     pub(super) logs: Mutex<BTreeMap<TopicPartition, Arc<PartitionLog>>>,
     pub(super) flush: Queue<FlushQueue>,
     pub(super) chores: Queue<Chores>,
+    pub(super) compaction: Arc<Compaction>,
     /// One writer of a checkpoint at a time.
     checkpointing: Mutex<()>,
     /// High watermarks that moved since they were written.
@@ -113,6 +116,7 @@ pub(super) struct Chores {
     pub(super) retention: Agenda<TopicPartition>,
     /// When which log is flushed, in page-cache mode.
     pub(super) flushes: Agenda<TopicPartition>,
+    pub(super) clean_ends: bool,
     pub(super) stopping: bool,
 }
 
@@ -134,7 +138,7 @@ impl Chores {
 }
 
 impl LogDir {
-    pub(super) fn new(path: PathBuf, config: &StorageConfig) -> Self {
+    pub(super) fn new(path: PathBuf, config: &StorageConfig, compaction: &Arc<Compaction>) -> Self {
         Self {
             path,
             durability: config.durability,
@@ -146,6 +150,7 @@ impl LogDir {
             logs: Mutex::default(),
             flush: Queue::default(),
             chores: Queue::default(),
+            compaction: Arc::clone(compaction),
             checkpointing: Mutex::new(()),
             high_watermarks_moved: AtomicBool::new(false),
             opened_at: now(),
@@ -245,6 +250,10 @@ impl LogDir {
             PartitionLog::start_offset_to_write,
             PartitionLog::on_start_offset_written,
         )
+    }
+
+    pub(super) fn write_clean_ends(&self) -> Result<()> {
+        self.write_offsets(CLEAN_ENDS, PartitionLog::clean_end_to_write, |_, _| {})
     }
 
     /// Writes the `offset` of each log that has one; then `on_written` is told what the file says of each.

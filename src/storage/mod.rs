@@ -9,6 +9,7 @@
 
 mod agenda;
 mod checkpoint;
+mod compaction;
 mod config;
 mod dirs;
 mod epochs;
@@ -40,6 +41,7 @@ mod retention_test;
 #[cfg(test)]
 mod test_support;
 
+pub use compaction::{CompactionConfig, CompactionFigures};
 pub use config::{OnTrouble, StorageConfig};
 pub use dirs::{LogDirs, OnDurable, RecoveredLogs};
 pub use error::{AppendError, Error, ReadError};

@@ -112,6 +112,11 @@ impl Producers {
             producer.batches.clear();
         }
         producer.seen_ms = now_ms;
+        if header.is_control() {
+            producer.transaction_first_offset = -1;
+        } else if header.is_transactional() && producer.transaction_first_offset < 0 {
+            producer.transaction_first_offset = header.base_offset;
+        }
         // Markers of transactions have an epoch but no sequence.
         if header.base_sequence >= 0 {
             if producer.batches.len() == WINDOW {
@@ -129,6 +134,18 @@ impl Producers {
                     || now_ms.saturating_sub(producer.seen_ms) < EXPIRATION_MS
             });
         }
+    }
+
+    /// Where the first transaction begins that has no marker.
+    pub(super) fn first_unstable(&self) -> Option<Offset> {
+        let first_offsets = self.by_id.values().map(|producer| producer.transaction_first_offset);
+        first_offsets.filter(|&offset| offset >= 0).min()
+    }
+
+    /// Epoch and newest batch of each.
+    pub(super) fn last_batches(&self) -> BTreeMap<ProducerId, (i16, Option<Offset>)> {
+        let last = |producer: &Producer| producer.batches.last().map(|batch| batch.last_offset);
+        self.by_id.iter().map(|(&id, it)| (id, (it.epoch, last(it)))).collect()
     }
 
     pub(super) fn clear(&mut self) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::test_support::{
     Disk, TOPIC_ID, append, batch, idempotent_batch, name, read_all, small_config, wait_until,
 };
-use super::{AppendError, Error, LogDirs, StorageConfig};
+use super::{AppendError, CompactionConfig, Error, LogDirs, StorageConfig};
 use crate::metadata::config::{Durability, TopicConfig};
 use crate::record::{Compression, batches};
 use crate::types::{BrokerEpoch, LeaderEpoch, Offset};
@@ -279,6 +279,7 @@ fn foreign_directories_are_left_alone_or_set_aside() {
         durability: Durability::PageCache,
         retention_check_interval: std::time::Duration::from_secs(300),
         recovery_threads: 1,
+        compaction: CompactionConfig::default(),
         on_trouble: std::sync::Arc::new(|| {}),
     };
     let second = LogDirs::open(config, std::sync::Arc::new(|_| {})).map(|_| ());

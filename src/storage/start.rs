@@ -13,7 +13,9 @@ use serde::Deserialize;
 use super::checkpoint::{parse_topic_id, read_offsets};
 use super::fs::{self, read_if_exists, remove_if_exists, sync_dir};
 use super::log::{FoundLog, PARTITION_METADATA, open_log};
-use super::log_dir::{CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOCK, LOG_STARTS, LogDir, RECOVERY_POINTS};
+use super::log_dir::{
+    CLEAN_ENDS, CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOCK, LOG_STARTS, LogDir, RECOVERY_POINTS,
+};
 use super::{Error, PartitionLog, Result};
 use crate::metadata::config::TopicConfig;
 use crate::types::time::now;
@@ -84,6 +86,7 @@ fn list_partitions(dir: &LogDir, is_trusted: bool) -> Result<Vec<FoundLog>> {
     let recovery_points = read_offsets(&dir.path.join(RECOVERY_POINTS))?;
     let high_watermarks = read_offsets(&dir.path.join(HIGH_WATERMARKS))?;
     let log_starts = read_offsets(&dir.path.join(LOG_STARTS))?;
+    let clean_ends = read_offsets(&dir.path.join(CLEAN_ENDS))?;
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&dir.path).map_err(Error::io("list", &dir.path))? {
         let path = entry.map_err(Error::io("list", &dir.path))?.path();
@@ -113,6 +116,7 @@ fn list_partitions(dir: &LogDir, is_trusted: bool) -> Result<Vec<FoundLog>> {
             recovery_point: offset(&recovery_points),
             high_watermark: offset(&high_watermarks),
             log_start: offset(&log_starts),
+            clean_end: offset(&clean_ends),
             is_trusted,
             name,
         });

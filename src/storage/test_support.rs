@@ -7,7 +7,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::{
-    AppendError, Appended, Error, LeaderAppend, LogDirs, PartitionLog, RecoveredLogs, StorageConfig,
+    AppendError, Appended, CompactionConfig, Error, LeaderAppend, LogDirs, PartitionLog,
+    RecoveredLogs, StorageConfig,
 };
 use crate::metadata::config::{Durability, TopicConfig};
 use crate::record::{BatchBuilder, Compression};
@@ -21,19 +22,26 @@ pub(super) struct Disk {
     pub(super) temp: TempDir,
     pub(super) durability: Durability,
     pub(super) retention_check_interval: Duration,
+    compaction: CompactionConfig,
     dirs: Option<LogDirs>,
 }
 
 impl Disk {
     pub(super) fn new(durability: Durability) -> Self {
-        let mut disk = Self {
-            temp: tempfile::tempdir().unwrap(),
-            durability,
-            retention_check_interval: Duration::from_millis(20),
-            dirs: None,
-        };
+        let mut disk =
+            Self::closed(tempfile::tempdir().unwrap(), durability, CompactionConfig::default());
         assert!(disk.open().is_empty());
         disk
+    }
+
+    /// Not opened yet.
+    pub(super) fn closed(
+        temp: TempDir,
+        durability: Durability,
+        compaction: CompactionConfig,
+    ) -> Self {
+        let retention_check_interval = Duration::from_millis(20);
+        Self { temp, durability, retention_check_interval, compaction, dirs: None }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -54,6 +62,7 @@ impl Disk {
             durability: self.durability,
             retention_check_interval: self.retention_check_interval,
             recovery_threads: 2,
+            compaction: self.compaction.clone(),
             on_trouble: Arc::new(|| {}),
         };
         let (dirs, logs) = LogDirs::open(config, Arc::new(|_| {}))?;

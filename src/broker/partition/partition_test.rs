@@ -16,7 +16,7 @@ use crate::metadata::config::{CleanupPolicy, Durability};
 use crate::protocol::ErrorCode;
 use crate::protocol::native::{OffsetQuery, PushEvent, Subscription};
 use crate::record::{BatchBuilder, Compression};
-use crate::storage::{LogDirs, StorageConfig};
+use crate::storage::{CompactionConfig, LogDirs, StorageConfig};
 use crate::types::{BrokerEpoch, PartitionEpoch, Uuid};
 
 /// Generous: for what another thread does.
@@ -63,6 +63,7 @@ impl Broker {
             durability,
             retention_check_interval: std::time::Duration::from_secs(300),
             recovery_threads: 1,
+            compaction: CompactionConfig::default(),
             on_trouble: Arc::new(|| panic!("trouble with a log directory")),
         };
         let registered: Arc<OnceLock<Arc<Partition>>> = Arc::default();

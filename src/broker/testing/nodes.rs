@@ -22,6 +22,7 @@ use crate::net::{
 };
 use crate::protocol::native::{Frame, NodeHello, PartitionError, Produced, WireError};
 use crate::record::{BatchBuilder, Compression, batches};
+use crate::storage::CompactionConfig;
 use crate::types::{
     Endpoints, HostPort, LeaderEpoch, NodeId, Offset, TopicId, TopicIdPartition, random, time,
 };
@@ -124,6 +125,7 @@ impl Nodes {
                 log_dirs,
                 durability,
                 retention_check_interval: Duration::from_secs(300),
+                compaction: CompactionConfig::default(),
                 static_configs: BTreeMap::new(),
                 heartbeat_interval: Duration::from_millis(100),
                 controlled_shutdown_max: LONG,

@@ -76,7 +76,7 @@ const TOPIC_DEFS: &[ConfigDef] = &[
         kind: ConfigKind::List(&["compact", "delete"]),
         default: "delete",
         cluster_name: Some("log.cleanup.policy"),
-        implemented: false,
+        implemented: true,
         doc: "What happens to old segments: `delete` drops them, `compact` keeps the last record of each key, both do both.",
     },
     ConfigDef {
@@ -116,7 +116,7 @@ const TOPIC_DEFS: &[ConfigDef] = &[
         kind: ConfigKind::Long { min: 0 },
         default: "86400000",
         cluster_name: Some("log.cleaner.delete.retention.ms"),
-        implemented: false,
+        implemented: true,
         doc: "How long compaction keeps the tombstone of a deleted key, so that a slow reader still sees it.",
     },
     ConfigDef {
@@ -204,7 +204,7 @@ const TOPIC_DEFS: &[ConfigDef] = &[
         kind: ConfigKind::Long { min: 1 },
         default: "9223372036854775807",
         cluster_name: Some("log.cleaner.max.compaction.lag.ms"),
-        implemented: false,
+        implemented: true,
         doc: "Age at which a record must have been considered by compaction.",
     },
     ConfigDef {
@@ -252,7 +252,7 @@ const TOPIC_DEFS: &[ConfigDef] = &[
         kind: ConfigKind::Ratio,
         default: "0.5",
         cluster_name: Some("log.cleaner.min.cleanable.ratio"),
-        implemented: false,
+        implemented: true,
         doc: "Share of a log that must be uncompacted before compaction runs.",
     },
     ConfigDef {
@@ -260,7 +260,7 @@ const TOPIC_DEFS: &[ConfigDef] = &[
         kind: ConfigKind::Long { min: 0 },
         default: "0",
         cluster_name: Some("log.cleaner.min.compaction.lag.ms"),
-        implemented: false,
+        implemented: true,
         doc: "Age below which a record is not compacted.",
     },
     ConfigDef {

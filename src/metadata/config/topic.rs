@@ -125,6 +125,12 @@ impl TopicConfig {
         (self.cleanup_policy, self.retention_ms, self.retention_bytes)
     }
 
+    /// Age at which a segment ends: one with records that must be compacted cannot stay the active one.
+    pub fn roll_ms(&self) -> TimestampMs {
+        let is_compacted = self.cleanup_policy.compact;
+        if is_compacted { self.segment_ms.min(self.max_compaction_lag_ms) } else { self.segment_ms }
+    }
+
     /// Values were validated when they were set. One that is not valid any more, because a later version is stricter,
     /// is passed over: metadata that is already agreed on must not stop a broker.
     fn set(&mut self, key: &str, value: &str) {
@@ -305,6 +311,11 @@ mod tests {
     #[test]
     fn every_implemented_config_has_an_effect() {
         let other_values = [
+            ("cleanup.policy", "compact"),
+            ("delete.retention.ms", "5"),
+            ("max.compaction.lag.ms", "5"),
+            ("min.cleanable.dirty.ratio", "0.25"),
+            ("min.compaction.lag.ms", "5"),
             ("segment.bytes", "2000000"),
             ("segment.ms", "5"),
             ("segment.jitter.ms", "5"),

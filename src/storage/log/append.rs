@@ -43,7 +43,7 @@ impl PartitionLog {
         let rules = ProduceRules {
             now_ms: stamp.now_ms,
             size_max: config.max_message_bytes,
-            compacted: false,
+            compacted: config.cleanup_policy.compact,
             log_append_time,
             timestamp_before_max_ms: config.message_timestamp_before_max_ms,
             timestamp_after_max_ms: config.message_timestamp_after_max_ms,

@@ -33,6 +33,14 @@ pub(super) struct FlushState {
 }
 
 impl FlushState {
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(super) fn recovery_point_written(&self) -> Offset {
+        self.recovery_point_written
+    }
+
     pub(super) fn on_directory_made(&mut self) {
         self.is_new = true;
         self.names_changed = true;
@@ -143,6 +151,21 @@ impl PartitionLog {
         true
     }
 
+    /// Of a log that was just opened: complete segments that were not on disk for certain, from `end_offset` on, are to
+    /// be synced like those that were written since.
+    pub(super) fn sync_recovered(&self, end_offset: Offset) {
+        let segments = self.segments.load();
+        let complete = segments.split_last().map_or(&[][..], |(_, complete)| complete);
+        let first = complete.partition_point(|segment| segment.next_offset() <= end_offset);
+        let mut flush = self.flush.lock();
+        complete[first..].iter().for_each(|segment| flush.on_rolled(segment));
+        if first < complete.len()
+            && let Some(me) = self.me.upgrade()
+        {
+            self.dir.chores.add(|chores| chores.sealed.push(me));
+        }
+    }
+
     pub(super) fn cut_durable_end(&self, end_offset: Offset) {
         let mut flush = self.flush.lock();
         flush.on_truncated(end_offset);
@@ -193,7 +216,10 @@ impl PartitionLog {
 
     /// The checkpoint file says `offset` now.
     pub(in super::super) fn on_recovery_point_written(&self, offset: Offset) {
-        self.flush.lock().recovery_point_written = offset;
+        let before = std::mem::replace(&mut self.flush.lock().recovery_point_written, offset);
+        if offset > before {
+            self.compact_soon();
+        }
     }
 
     /// After a cut, the checkpoint may name an offset that is yet to be written again. Recovery would then trust a

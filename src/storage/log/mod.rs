@@ -12,6 +12,7 @@ mod discard;
 mod flush;
 mod open;
 mod read;
+mod replace;
 mod retention;
 mod truncate;
 
@@ -26,6 +27,7 @@ pub use append::{Appended, LeaderAppend};
 pub(super) use flush::Dirty;
 pub(super) use open::{FoundLog, open_log};
 pub use read::TimestampedOffset;
+pub(super) use replace::View;
 
 use super::checkpoint::format_epochs;
 use super::epochs::EpochCache;
@@ -61,12 +63,15 @@ pub struct PartitionLog {
     end_offset: AtomicI64,
     durable_end_offset: AtomicI64,
     high_watermark: AtomicI64,
+    /// Below, compaction has been.
+    clean_end: AtomicI64,
     /// In order; the last one is active. Empty until the first write, which makes the directory.
     segments: ArcSwap<Vec<Arc<Segment>>>,
     epochs: Mutex<EpochCache>,
     writer: Mutex<Writer>,
     flush: Mutex<FlushState>,
     flush_queued: AtomicBool,
+    compaction_queued: AtomicBool,
     /// On the housekeeper's list of logs with open files.
     warm: AtomicBool,
     /// Its directory was renamed, to be deleted.
@@ -134,11 +139,13 @@ impl PartitionLog {
             end_offset: AtomicI64::new(0),
             durable_end_offset: AtomicI64::new(0),
             high_watermark: AtomicI64::new(0),
+            clean_end: AtomicI64::new(0),
             segments: ArcSwap::default(),
             epochs: Mutex::default(),
             writer: Mutex::default(),
             flush: Mutex::default(),
             flush_queued: AtomicBool::new(false),
+            compaction_queued: AtomicBool::new(false),
             warm: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         })
@@ -203,6 +210,7 @@ impl PartitionLog {
         if self.durable_end_offset() < self.end_offset() {
             self.flush_soon();
         }
+        self.compact_soon();
     }
 
     /// The high watermark that was on disk at start, or was set since.

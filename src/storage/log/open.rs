@@ -11,6 +11,7 @@ use super::super::log_dir::LogDir;
 use super::super::scan::Scanner;
 use super::super::segment::Segment;
 use super::super::{Error, ReadError, Result};
+use super::replace::Leftovers;
 use super::truncate::{into_error, remove_segment};
 use super::{EPOCHS, PartitionLog};
 use crate::metadata::config::TopicConfig;
@@ -24,6 +25,7 @@ pub(in super::super) struct FoundLog {
     pub(in super::super) recovery_point: Offset,
     pub(in super::super) log_start: Offset,
     pub(in super::super) high_watermark: Offset,
+    pub(in super::super) clean_end: Offset,
     /// After a clean shutdown.
     pub(in super::super) is_trusted: bool,
 }
@@ -78,11 +80,13 @@ pub(in super::super) fn open_log(
     log.start_offset.store(start, Ordering::Release);
     log.on_start_offset_written(start);
     log.is_configured.store(false, Ordering::Relaxed);
+    log.clean_end.store(found.clean_end.min(end), Ordering::Release);
     log.high_watermark.store(found.high_watermark.clamp(start, end), Ordering::Release);
     let durable_end = if is_recovered { trusted_end.min(end) } else { end };
     log.durable_end_offset.store(durable_end, Ordering::Release);
     *log.epochs.lock() = epochs;
     log.flush.lock().on_opened(durable_end, found.recovery_point, is_recovered);
+    log.sync_recovered(durable_end);
     let mut writer = log.writer.lock();
     writer.changed = is_recovered;
     writer.snapshots = files.snapshots;
@@ -180,10 +184,16 @@ fn drop_below(log: &PartitionLog, start: Offset, files: &mut Files) -> Result<()
     Ok(())
 }
 
+/// Of a file with a name like `00000000000000000017.log.swap`.
+fn leftover_base(path: &Path) -> Option<Offset> {
+    path.file_name()?.to_str()?.split('.').next()?.parse().ok()
+}
+
 /// What is in a partition's directory. Leftovers of interrupted work go.
 fn list_files(dir: &Path) -> Result<Files> {
     let mut files = Files::default();
-    let mut indexes = Vec::new();
+    let (mut indexes, mut unwanted) = (Vec::new(), Vec::new());
+    let mut leftovers = Leftovers::default();
     for entry in std::fs::read_dir(dir).map_err(Error::io("list", dir))? {
         let path = entry.map_err(Error::io("list", dir))?.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -192,14 +202,25 @@ fn list_files(dir: &Path) -> Result<Files> {
             (Some("log"), Some(base)) => files.segments.push(base),
             (Some("snapshot"), Some(offset)) => files.snapshots.push(offset),
             (Some("index" | "timeindex" | "txnindex"), Some(base)) => indexes.push((base, path)),
-            (Some("deleted" | "cleaned" | "tmp"), _) => remove_if_exists(&path)?,
+            (Some(extension @ ("deleted" | "cleaned" | "tmp")), _) => {
+                if extension == "cleaned" {
+                    let base = leftover_base(&path);
+                    leftovers.first_cleaned = leftovers.first_cleaned.into_iter().chain(base).min();
+                }
+                unwanted.push(path);
+            }
             (Some("swap"), _) => {
-                let reason = "left by an interrupted compaction of Kafka; start Kafka on it once";
-                return Err(Error::malformed(&path, reason));
+                leftovers.swaps.extend(leftover_base(&path).map(|base| (base, path)));
             }
             _ => {}
         }
     }
+    if !leftovers.swaps.is_empty() {
+        leftovers.finish(dir, &files.segments)?;
+        return list_files(dir);
+    }
+    // What tells whether a swap had begun goes after the swaps.
+    unwanted.iter().try_for_each(|path| remove_if_exists(path))?;
     files.segments.sort_unstable();
     files.snapshots.sort_unstable();
     for (base, path) in indexes {

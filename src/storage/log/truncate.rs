@@ -108,6 +108,9 @@ impl PartitionLog {
             self.on_start_moved();
         }
         self.cut_durable_end(end);
+        if self.clean_end.fetch_min(end, Ordering::AcqRel) > end {
+            self.dir.chores.add(|chores| chores.clean_ends = true);
+        }
         self.set_high_watermark_checkpoint(self.high_watermark_checkpoint().min(end));
         self.epochs.lock().truncate_from_end(end);
         self.write_epochs_if_changed()?;

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::super::index::{Found, OffsetEntry, TimeEntry, find_on_disk};
 use super::super::scan::{Scanned, Scanner};
@@ -130,6 +131,9 @@ impl Segment {
 
     /// The last entry of the offset index for which `holds`.
     fn find_entry(&self, holds: impl Fn(&OffsetEntry) -> bool) -> Result<Option<OffsetEntry>> {
+        if self.is_retired.load(Ordering::Acquire) {
+            return Ok(None);
+        }
         let found = self.state.lock().offsets.find(&holds);
         match found {
             Found::Here(entry) => Ok(Some(entry)),
@@ -178,6 +182,7 @@ impl Segment {
         let is_before = |entry: &TimeEntry| entry.timestamp_ms <= timestamp_ms;
         let found = self.state.lock().times.find(is_before);
         let floor = match found {
+            _ if self.is_retired.load(Ordering::Acquire) => None,
             Found::Here(entry) => Some(entry),
             Found::OnDisk(count) => find_on_disk(&self.time_index_path(), count, is_before)?,
         };
@@ -189,7 +194,7 @@ impl Segment {
         };
         let mut scanner = Scanner::new(&file, first.position, size);
         while let Some(batch) = self.next_batch(&mut scanner)? {
-            if batch.header.max_timestamp_ms >= timestamp_ms {
+            if batch.header.record_count > 0 && batch.header.max_timestamp_ms >= timestamp_ms {
                 return Ok(Some(self.slice_of(&file, &batch)));
             }
         }
@@ -210,9 +215,9 @@ impl Segment {
         let file = self.file()?;
         let is_inside = |offset: Offset| from <= offset && offset < upper;
         // The index knows the answer unless some batches of the segment do not count.
-        let from =
-            if is_inside(max.last_offset) && next_offset <= upper { max.last_offset } else { from };
-        let Some(first) = self.find_batch(&file, from, size)? else {
+        let is_known = is_inside(max.last_offset) && next_offset <= upper;
+        let first = self.find_batch(&file, if is_known { max.last_offset } else { from }, size)?;
+        let Some(first) = first else {
             return Ok(None);
         };
         let mut scanner = Scanner::new(&file, first.position, size);
@@ -220,6 +225,9 @@ impl Segment {
         while let Some(batch) = self.next_batch(&mut scanner)? {
             if batch.header.last_offset() >= upper {
                 break;
+            }
+            if batch.header.record_count == 0 {
+                continue;
             }
             let newer =
                 |newest: Scanned| batch.header.max_timestamp_ms > newest.header.max_timestamp_ms;
@@ -240,6 +248,27 @@ impl Segment {
             size: batch.header.size,
             next_offset: batch.header.next_offset(),
         }
+    }
+
+    /// Where the first batch begins that ends at or after `offset`; the end if there is none.
+    pub(in super::super) fn position_of(&self, offset: Offset) -> Result<u64, ReadError> {
+        let size = self.size();
+        if offset <= self.base_offset || size == 0 {
+            return Ok(0);
+        }
+        let found = self.find_batch(&*self.file()?, offset, size)?;
+        Ok(found.map_or(size, |batch| batch.position))
+    }
+
+    /// The largest timestamp of the first batch that ends at or after `offset`. When there is none, or it has no
+    /// timestamp, when the segment was made as far as that is known.
+    pub(in super::super) fn timestamp_at_ms(
+        &self,
+        offset: Offset,
+    ) -> Result<TimestampMs, ReadError> {
+        let found = self.find_batch(&*self.file()?, offset, self.size())?;
+        let timestamp_ms = found.map_or(-1, |batch| batch.header.max_timestamp_ms);
+        Ok(if timestamp_ms >= 0 { timestamp_ms } else { self.state.lock().created_ms })
     }
 
     /// -1 when no batch has one.

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 pub(super) use lookup::Wanted;
 
 use super::index::{Index, OffsetEntry, TimeEntry};
-use super::{Error, Result, fs};
+use super::{Error, ReadError, Result, fs};
 use crate::metadata::config::TopicConfig;
 use crate::record::{BatchHeader, batches};
 use crate::types::{Offset, TimestampMs};
@@ -34,6 +34,10 @@ pub(super) struct Segment {
     /// Of the `.log` file.
     path: PathBuf,
     file: Mutex<Option<Arc<File>>>,
+    /// Its files have the names that compaction writes to.
+    is_cleaned: bool,
+    /// Another segment has taken its place, and the names of its files.
+    is_retired: AtomicBool,
     /// Since the last [`Segment::cool`].
     used: AtomicBool,
     state: Mutex<State>,
@@ -83,6 +87,39 @@ impl Segment {
         Ok(segment)
     }
 
+    /// Makes the file of a new segment that is to take the place of others, with this base offset or above.
+    pub(super) fn create_cleaned(
+        dir: &Path,
+        base_offset: Offset,
+        now_ms: TimestampMs,
+    ) -> Result<Self> {
+        let path = dir.join(file_name(base_offset, "log") + CLEANED);
+        let file = fs::create(&path)?;
+        let mut segment = Self::new(path, base_offset, 0, base_offset, now_ms);
+        segment.is_cleaned = true;
+        *segment.file.get_mut() = Some(Arc::new(file));
+        Ok(segment)
+    }
+
+    /// The same segment under its final names, which its files are about to get.
+    pub(super) fn into_final(mut self) -> Self {
+        self.is_cleaned = false;
+        self.path = self.sibling("log");
+        self
+    }
+
+    /// Holds the file open for the readers that still have the segment, because its name is about to be another one's.
+    pub(super) fn retire(&self) -> Result<()> {
+        // What the index files knew has to be known before they are others.
+        self.largest_timestamp_ms().map_err(ReadError::into_storage)?;
+        let mut file = self.file.lock();
+        if file.is_none() {
+            *file = Some(Arc::new(fs::open(&self.path)?));
+        }
+        self.is_retired.store(true, Ordering::Release);
+        Ok(())
+    }
+
     fn new(
         path: PathBuf,
         base_offset: Offset,
@@ -105,6 +142,8 @@ impl Segment {
             base_offset,
             path,
             file: Mutex::new(None),
+            is_cleaned: false,
+            is_retired: AtomicBool::new(false),
             used: AtomicBool::new(true),
             state: Mutex::new(state),
         }
@@ -118,23 +157,36 @@ impl Segment {
         self.state.lock().next_offset
     }
 
+    /// Bytes of its larger index.
+    pub(super) fn index_size(&self) -> usize {
+        let state = self.state.lock();
+        state.offsets.size().max(state.times.size())
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     pub(super) fn index_path(&self) -> PathBuf {
-        self.path.with_extension("index")
+        self.sibling("index")
     }
 
     pub(super) fn time_index_path(&self) -> PathBuf {
-        self.path.with_extension("timeindex")
+        self.sibling("timeindex")
+    }
+
+    pub(super) fn transaction_index_path(&self) -> PathBuf {
+        self.sibling("txnindex")
+    }
+
+    fn sibling(&self, extension: &str) -> PathBuf {
+        let suffix = if self.is_cleaned { CLEANED } else { "" };
+        self.path.with_file_name(file_name(self.base_offset, extension) + suffix)
     }
 
     /// Of all files that a segment may have.
     pub(super) fn paths(&self) -> [PathBuf; 4] {
-        let indexes = ["index", "timeindex", "txnindex"].map(|it| self.path.with_extension(it));
-        let [offsets, times, transactions] = indexes;
-        [self.path.clone(), offsets, times, transactions]
+        ["log", "index", "timeindex", "txnindex"].map(|extension| self.sibling(extension))
     }
 
     /// When the `.log` file was written last.
@@ -174,7 +226,7 @@ impl Segment {
             return false;
         }
         let index_size_max = config.segment_index_bytes as usize;
-        let age_max_ms = config.segment_ms - self.jitter_ms(config);
+        let age_max_ms = config.roll_ms().min(config.segment_ms - self.jitter_ms(config));
         let age_ms = match state.first_timestamp_ms {
             Some(first_ms) if first_ms >= 0 && header.max_timestamp_ms >= 0 => {
                 header.max_timestamp_ms.saturating_sub(first_ms)
@@ -213,7 +265,8 @@ impl Segment {
     fn index(&self, state: &mut State, header: &BatchHeader, interval: u32, is_recent: bool) {
         let position = state.size;
         let max = state.max.get_or_insert(MaxTimestamp { timestamp_ms: -1, last_offset: -1 });
-        if header.max_timestamp_ms > max.timestamp_ms {
+        // A batch that compaction left without records has the timestamp of none.
+        if header.record_count > 0 && header.max_timestamp_ms > max.timestamp_ms {
             max.timestamp_ms = header.max_timestamp_ms;
             max.last_offset = header.last_offset();
         }
@@ -290,9 +343,14 @@ impl Segment {
 
     /// Closes the file; the next access opens it again.
     pub(super) fn close(&self) {
-        *self.file.lock() = None;
+        let mut file = self.file.lock();
+        if !self.is_retired.load(Ordering::Acquire) {
+            *file = None;
+        }
     }
 }
 
+/// What compaction adds to the names of files that do not count yet.
+const CLEANED: &str = ".cleaned";
 const OFFSET_ENTRY_SIZE: usize = 8;
 const TIME_ENTRY_SIZE: usize = 12;

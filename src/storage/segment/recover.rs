@@ -76,7 +76,7 @@ impl Segment {
             if is_wrong || header.base_offset < next_offset {
                 return Err(Refusal::Corrupt("offsets do not ascend").into());
             }
-            if header.max_timestamp_ms > max.timestamp_ms {
+            if header.record_count > 0 && header.max_timestamp_ms > max.timestamp_ms {
                 max = MaxTimestamp {
                     timestamp_ms: header.max_timestamp_ms,
                     last_offset: header.last_offset(),
