@@ -2,8 +2,8 @@
 //!
 //! Every command takes `--output table|json`, shows an example in its help, and ends with a code that scripts can use:
 //! 0 done, 1 refused, 2 wrong usage, 3 nobody reachable, 10 unhealthy. What a command was asked for goes to standard
-//! output, everything else to standard error. All but `server`, `dev`, `check` and what looks into files (`log`) are
-//! clients like any other.
+//! output, everything else to standard error. All but `server`, `dev`, `check` and what looks into files (`log`,
+//! `fsck`) are clients like any other.
 
 mod broker;
 mod chaos;
@@ -15,6 +15,7 @@ mod consume;
 mod dev;
 mod error;
 mod explain;
+mod fsck;
 mod lifeline;
 mod log;
 mod moment;
@@ -63,6 +64,7 @@ enum Command {
     Chaos(chaos::ChaosArgs),
     Check(check::CheckArgs),
     Log(log::LogArgs),
+    Fsck(fsck::FsckArgs),
 }
 
 /// Parses the command line of this process, does what it says, and returns the code to exit with.
@@ -82,6 +84,7 @@ pub fn run() -> ExitCode {
         Command::Chaos(args) => block_on(chaos::run(args)),
         Command::Check(args) => check::run(&args),
         Command::Log(args) => log::run(args),
+        Command::Fsck(args) => fsck::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,7 @@
-//! `kontiki partition`: who holds which partition, and moving that.
+//! `kontiki partition`: who holds which partition, moving that, and whether replicas are equal.
+
+mod compare;
+mod difference;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -10,7 +13,7 @@ use crate::client::Admin;
 use crate::protocol::native::{PartitionView, TopicView};
 use crate::types::NodeId;
 
-/// Move replicas and leaders
+/// Move and compare replicas, move leaders
 #[derive(Debug, Args)]
 pub(super) struct PartitionArgs {
     #[command(flatten)]
@@ -49,12 +52,19 @@ enum PartitionCommand {
         /// All topics when none is named
         topic: Option<String>,
     },
+    /// Compare the replicas of a topic, or of one partition, byte for byte below the high watermark
+    #[command(
+        after_help = "Examples:\n  kontiki partition compare orders\n  kontiki partition compare orders 3 --output json\n\nExit code 10 when replicas differ or one cannot be asked. What is said to be here is on the first replica that is listed, which leads if it can. Of compacted topics, records that only some replicas still have are no difference."
+    )]
+    Compare(compare::CompareArgs),
 }
 
 pub(super) async fn run(args: PartitionArgs) -> Result<(), Failure> {
     let connect = &args.connect;
-    let admin = connect.client().await?.admin();
+    let client = connect.client().await?;
+    let admin = client.admin();
     match args.command {
+        PartitionCommand::Compare(compare) => compare::run(connect, &client, compare).await,
         PartitionCommand::Move { topic, partition, to, dry_run } => {
             let to: Vec<NodeId> = to.into_iter().map(NodeId).collect();
             let before = find(&admin, &topic, partition).await?;

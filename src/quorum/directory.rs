@@ -21,11 +21,11 @@ const IDENTITY: Envelope =
     Envelope { what: "identity file", magic: *b"KTid", version: 1, size_max: 1 << 20 };
 
 const IDENTITY_FILE: &str = "identity";
-const LOCK_FILE: &str = "lock";
+pub(super) const LOCK_FILE: &str = "lock";
 /// Where the log store lives.
-const LOG_DIRECTORY: &str = "log";
+pub(super) const LOG_DIRECTORY: &str = "log";
 /// Where snapshots live.
-const SNAPSHOT_DIRECTORY: &str = "snapshots";
+pub(super) const SNAPSHOT_DIRECTORY: &str = "snapshots";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -73,10 +73,10 @@ impl Error {
 
 /// What the identity file holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Stored {
-    node_id: NodeId,
+pub(super) struct Stored {
+    pub(super) node_id: NodeId,
     directory_id: DirectoryId,
-    cluster: Option<FormedCluster>,
+    pub(super) cluster: Option<FormedCluster>,
 }
 
 /// An opened and locked metadata directory.
@@ -114,12 +114,9 @@ impl MetaDirectory {
             Err(TryLockError::WouldBlock) => return Err(Error::Locked { path }),
             Err(TryLockError::Error(source)) => return Err(Error::Io { path, source }),
         }
-        let stored = match fs::read(path.join(IDENTITY_FILE)) {
-            Ok(bytes) => IDENTITY
-                .open::<Stored>(&bytes)
-                .map_err(|source| Error::Identity { path: path.join(IDENTITY_FILE), source })?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => format(&path, node_id)?,
-            Err(source) => return Err(Error::Io { path: path.join(IDENTITY_FILE), source }),
+        let stored = match read_identity(&path)? {
+            Some(stored) => stored,
+            None => format(&path, node_id)?,
         };
         if stored.node_id != node_id {
             return Err(Error::OtherNode { path, found: stored.node_id, wanted: node_id });
@@ -174,6 +171,19 @@ impl MetaDirectory {
         write(&self.path, &next)?;
         *stored = next;
         Ok(())
+    }
+}
+
+/// `None` when there is no identity file.
+pub(super) fn read_identity(path: &Path) -> Result<Option<Stored>, Error> {
+    let path = path.join(IDENTITY_FILE);
+    match fs::read(&path) {
+        Ok(bytes) => match IDENTITY.open(&bytes) {
+            Ok(stored) => Ok(Some(stored)),
+            Err(source) => Err(Error::Identity { path, source }),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Io { path, source }),
     }
 }
 

@@ -112,6 +112,18 @@ impl LogStore {
         self.shared.cached.lock().purged
     }
 
+    /// Reads every entry. The index of the last one.
+    pub(super) fn check(&self) -> io::Result<Option<u64>> {
+        let mut last = None;
+        loop {
+            let next = last.map_or(0, |last| last + 1);
+            match self.shared.read(next.., READ_SIZE_MAX)?.last() {
+                Some(entry) => last = Some(entry.log_id.index),
+                None => return Ok(last),
+            }
+        }
+    }
+
     /// Everything written so far is durable when this returns.
     pub async fn synced(&self) -> io::Result<()> {
         self.shared.sync.synced().await

@@ -11,6 +11,7 @@
 //! Invariant: this is the only module that names openraft or sled, and neither appears in its public interface.
 //! Votes, log entries and snapshots are on disk before anybody is told of them.
 
+pub mod check;
 mod config;
 mod controller_loop;
 pub mod directory;

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Error;
 use super::inspect::{Aborted, Content, Fault, LogFile, read, stats, verify};
+use super::repair::{repair, repair_of};
 use super::test_support::{Disk, append, batch, idempotent_batch, read_all, small_config};
+use super::{Error, LeaderAppend};
 use crate::metadata::config::Durability;
 use crate::record::{Compression, DECOMPRESSED_SIZE_MAX, records};
 use crate::types::{LeaderEpoch, Offset, TimestampMs};
@@ -273,4 +274,94 @@ fn a_torn_end_is_told_from_a_damaged_middle() {
     fs::write(disk.path().join("recovery-point-offset-checkpoint"), "0\n1\nt 0 60\n").unwrap();
     let found = verify(&dir).unwrap().findings;
     assert_eq!(found.iter().map(|f| f.fault).collect::<Vec<_>>(), [Fault::Records], "{found:?}");
+}
+
+#[test]
+fn what_can_be_mended_is_mended() {
+    type Damage = fn(&Path, &[Offset], &[Offset]);
+    let damages: [(&str, bool, Damage); 6] = [
+        ("an offset index", true, |dir, bases, _| flip(&log(dir, bases[0], "index"), 3)),
+        ("a time index", true, |dir, bases, _| flip(&log(dir, bases[0], "timeindex"), 7)),
+        ("no index", true, |dir, bases, _| {
+            fs::remove_file(log(dir, bases[1], "index")).unwrap();
+        }),
+        ("epochs", true, |dir, _, _| {
+            fs::write(dir.join("leader-epoch-checkpoint"), "0\n2\n0 0\n1 13\n").unwrap();
+        }),
+        ("a snapshot", true, |dir, _, snapshots| flip(&log(dir, snapshots[0], "snapshot"), 30)),
+        ("a torn end", false, |dir, bases, _| {
+            let last = log(dir, *bases.last().unwrap(), "log");
+            let mut bytes = fs::read(&last).unwrap();
+            bytes.extend([0; 100]);
+            fs::write(&last, bytes).unwrap();
+        }),
+    ];
+    for (what, is_clean, damage) in damages {
+        let disk = written(is_clean);
+        let dir = disk.partition_path("t");
+        let before = verify(&dir).unwrap();
+        damage(&dir, &before.files.segments, &before.files.snapshots);
+        let seen = verify(&dir).unwrap();
+        assert_ne!(seen.findings, [], "{what}");
+        for finding in &seen.findings {
+            let mending = repair_of(finding).unwrap_or_else(|| panic!("{what}: {finding:?}"));
+            repair(&dir, &mending).unwrap();
+        }
+        let after = verify(&dir).unwrap();
+        assert_eq!(after.findings, [], "{what}");
+        assert_eq!(
+            (after.records, after.end_offset),
+            (before.records, before.end_offset),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn lost_records_are_left_to_another_replica() {
+    let disk = written(true);
+    let dir = disk.partition_path("t");
+    let bases = verify(&dir).unwrap().files.segments;
+    flip(&log(&dir, bases[0], "log"), 80);
+    let findings = verify(&dir).unwrap().findings;
+    assert_eq!(findings.iter().map(repair_of).collect::<Vec<_>>(), [None], "{findings:?}");
+}
+
+#[test]
+fn imported_batches_keep_their_offsets() {
+    for partition in ["codecs-0", "txn-0", "compacted-0"] {
+        let source = kafka(partition);
+        let mut expected = Vec::new();
+        for base in verify(&source).unwrap().files.segments {
+            expected.extend(fs::read(log(&source, base, "log")).unwrap());
+        }
+        let disk = Disk::new(Durability::PageCache);
+        let imported = disk.create("t", &small_config());
+        let stamp = LeaderAppend { leader_epoch: LeaderEpoch(4), now_ms: 0 };
+        let mut bytes = expected.clone();
+        let appended = imported.append_imported(&mut bytes, 0, stamp).unwrap();
+        assert_eq!(imported.end_offset(), verify(&source).unwrap().end_offset);
+        assert!(!appended.duplicate);
+        // An attempt whose answer was lost.
+        assert!(imported.append_imported(&mut bytes, 0, stamp).unwrap().duplicate);
+        let other = imported.append_imported(&mut expected.clone()[..], 3, stamp);
+        assert!(other.is_err() || other.unwrap().duplicate, "not behind what is there");
+
+        let read = read_all(&imported, 0);
+        let theirs = |bytes: &[u8]| -> Vec<u8> {
+            let mut bytes = bytes.to_vec();
+            let starts = crate::record::batches(&bytes.clone())
+                .scan(0, |at, batch| {
+                    let start = *at;
+                    *at += batch.unwrap().header.size;
+                    Some(start)
+                })
+                .collect::<Vec<usize>>();
+            // All but the leader epoch.
+            starts.into_iter().for_each(|at| bytes[at + 12..at + 16].fill(0));
+            bytes
+        };
+        assert_eq!(theirs(&read), theirs(&expected), "{partition}");
+        assert_eq!(imported.latest_epoch(), LeaderEpoch(4));
+    }
 }

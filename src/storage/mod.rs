@@ -23,6 +23,7 @@ mod log;
 mod log_dir;
 mod producers;
 mod progress;
+pub mod repair;
 mod scan;
 mod segment;
 mod slice;

@@ -13,4 +13,5 @@ mod chaos;
 mod dev;
 mod failover;
 mod restart;
+mod tools;
 mod topics;

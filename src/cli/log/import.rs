@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::super::connect::Connect;
 use super::super::error::Failure;
-use super::super::output::{Progress, count};
+use super::super::output::Progress;
 use crate::client::{Admin, OffsetQuery};
 use crate::protocol::native::ListedOffset;
 use crate::storage::inspect::{Fault, LogFile, Verified, verify};
@@ -71,6 +71,10 @@ pub(super) async fn run(connect: Connect, args: ImportArgs) -> Result<(), Failur
         let progress = Progress::start(Some(seen.size), "bytes");
         import(&client.admin(), &dir, seen.files.segments.clone(), &topic, partition, &progress)
             .await?;
+        if seen.start_offset > 0 {
+            let start = BTreeMap::from([(partition, seen.start_offset)]);
+            client.admin().delete_records(&topic, &start).await?;
+        }
     }
     let json = json!({
         "dir": dir,
@@ -85,10 +89,10 @@ pub(super) async fn run(connect: Connect, args: ImportArgs) -> Result<(), Failur
     });
     connect.output.print(&json, || {
         format!(
-            "{} {} records in {} into partition {partition} of {topic}: offsets {} to {}",
+            "{} {} records in {} batches into partition {partition} of {topic}: offsets {} to {}",
             if args.dry_run { "would import" } else { "imported" },
             seen.records,
-            count(usize::try_from(seen.batches).unwrap_or(usize::MAX), "batch"),
+            seen.batches,
             seen.start_offset,
             seen.end_offset,
         )

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::error::Failure;
 use super::super::output::{Output, Progress, count};
 use super::partitions;
-use crate::storage::inspect::{Fault, Finding, Verified, verify};
+use crate::storage::inspect::{Finding, Verified, verify};
 
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
@@ -55,22 +55,11 @@ fn to_json(dir: &Path, seen: &Verified) -> Value {
 
 fn finding_json(finding: &Finding) -> Value {
     json!({
-        "fault": name(finding.fault),
+        "fault": finding.fault.name(),
         "file": finding.path,
         "position": finding.position,
         "reason": finding.reason,
     })
-}
-
-fn name(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Records => "records",
-        Fault::Tail => "tail",
-        Fault::Index => "index",
-        Fault::Epochs => "epochs",
-        Fault::Producers => "producers",
-        Fault::Identity => "identity",
-    }
 }
 
 fn summary(dir: &Path, seen: &Verified) -> String {
@@ -91,7 +80,8 @@ fn summary(dir: &Path, seen: &Verified) -> String {
     for finding in &seen.findings {
         let file = finding.path.strip_prefix(dir).unwrap_or(&finding.path);
         let at = finding.position.map_or(String::new(), |position| format!(" at byte {position}"));
-        text += &format!("\n  {}: {}{at}: {}", name(finding.fault), file.display(), finding.reason);
+        text +=
+            &format!("\n  {}: {}{at}: {}", finding.fault.name(), file.display(), finding.reason);
     }
     text
 }

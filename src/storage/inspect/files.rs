@@ -89,7 +89,7 @@ impl PartitionFiles {
 }
 
 /// The offset that the name of a file says.
-pub(super) fn base_offset(path: &Path) -> Option<Offset> {
+pub(in super::super) fn base_offset(path: &Path) -> Option<Offset> {
     let name = path.file_name()?.to_str()?;
     let digits = name.split('.').next().filter(|digits| digits.len() == 20)?;
     digits.parse().ok()

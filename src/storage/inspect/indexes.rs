@@ -15,6 +15,7 @@ pub(super) struct Indexes {
     times: Checked<TimeIndexEntry>,
     base_offset: Offset,
     max_timestamp_ms: TimestampMs,
+    has_unreadable: bool,
 }
 
 struct Checked<E> {
@@ -73,11 +74,12 @@ impl Indexes {
             times: Checked::load(log.with_extension("timeindex"), 12, times),
             base_offset,
             max_timestamp_ms: -1,
+            has_unreadable: false,
         }
     }
 
     pub(super) fn on_batch(&mut self, position: u64, header: &BatchHeader) {
-        self.on_unreadable(position, header);
+        self.on_place(position, header);
         self.max_timestamp_ms = self.max_timestamp_ms.max(header.max_timestamp_ms);
         let times = &mut self.times;
         while let Some(entry) = times.entries.get(times.at).copied()
@@ -102,6 +104,13 @@ impl Indexes {
 
     /// For a batch of which nothing but its place can be believed.
     pub(super) fn on_unreadable(&mut self, position: u64, header: &BatchHeader) {
+        self.on_place(position, header);
+        self.has_unreadable = true;
+        let rest = &self.times.entries[self.times.at..];
+        self.times.at += rest.partition_point(|entry| entry.offset <= header.last_offset());
+    }
+
+    fn on_place(&mut self, position: u64, header: &BatchHeader) {
         let offsets = &mut self.offsets;
         while let Some(entry) = offsets.entries.get(offsets.at).copied()
             && u64::from(entry.position) <= position
@@ -123,7 +132,7 @@ impl Indexes {
     pub(super) fn finish(mut self, is_complete: bool) -> impl Iterator<Item = Complaint> {
         let last_ms = self.times.entries.last().map_or(-1, |last| last.timestamp_ms);
         let max_ms = self.max_timestamp_ms;
-        if is_complete && !self.times.is_missing && last_ms != max_ms {
+        if is_complete && !self.times.is_missing && !self.has_unreadable && last_ms != max_ms {
             self.times.complain(|| format!("ends with timestamp {last_ms}, the log has {max_ms}"));
         }
         let times = self.times.finish(is_complete);

@@ -36,6 +36,20 @@ pub enum Fault {
     Identity,
 }
 
+impl Fault {
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Records => "records",
+            Self::Tail => "tail",
+            Self::Index => "index",
+            Self::Epochs => "epochs",
+            Self::Producers => "producers",
+            Self::Identity => "identity",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub fault: Fault,
@@ -239,7 +253,7 @@ impl<'d> Pass<'d> {
         is_last: bool,
         size: u64,
     ) {
-        let is_tail = is_last && offset >= self.recovery_point;
+        let is_tail = is_last && !self.is_clean && offset >= self.recovery_point;
         let fault = if is_tail { Fault::Tail } else { Fault::Records };
         let rest = size - position;
         let reason =
