@@ -1,9 +1,12 @@
 //! Forming and joining, with crashes and with mistakes.
 
+use kontiki::codec;
+use kontiki::net::Identity;
+use kontiki::protocol::native::{Frame, JoinReply, JoinRequest, Kind, NodeHello, QuorumStatus};
 use kontiki::quorum::{Error, MetaDirectory};
-use kontiki::types::NodeId;
+use kontiki::types::{BrokerEpoch, NodeId, random};
 
-use crate::cluster::{Cluster, eventually};
+use crate::cluster::{Cluster, address, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_node_is_a_cluster() {
@@ -95,21 +98,58 @@ async fn a_fourth_node_joins_as_a_learner_and_comes_back() {
     cluster.converged().await;
 }
 
-/// Design D4: a node id with an empty disk is not the node that the others know.
+/// Design D4: a node id with an empty disk is a new Raft node. It learns first, and then votes in the place of the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wiped_voter_is_refused_and_told_what_to_do() {
+async fn a_wiped_voter_takes_its_old_place_as_a_new_one() {
     let mut cluster = Cluster::started(3).await;
-    cluster.kill(3).await;
-    let wiped = cluster.directory.path().join("3");
-    std::fs::remove_dir_all(&wiped).expect("removed");
-    cluster.open(3).await;
-    let refused = cluster.node(3).quorum.form_or_join(cluster.seeds()).await;
-    let Err(Error::Formation(reason)) = refused else { panic!("not refused: {refused:?}") };
-    assert!(reason.contains("knows node 3 with another data directory"), "{reason}");
-    assert_eq!(cluster.node(1).status().learners.len(), 0);
-    cluster.kill(3).await;
     cluster.node(1).register().await;
+    let voter = |status: &QuorumStatus, node: i32| {
+        let found = status.voters.iter().find(|voter| voter.node_id == NodeId(node));
+        found.map(|voter| voter.raft_node_id)
+    };
+    let old = voter(&cluster.node(1).status(), 3).expect("it votes");
+    for _ in 0..2 {
+        cluster.kill(3).await;
+        std::fs::remove_dir_all(cluster.directory.path().join("3")).expect("removed");
+        cluster.start(3).await;
+    }
+    let leader = cluster.leader().await;
+    eventually("the new disk votes, and the old one is gone", async || {
+        let status = cluster.node(leader).status();
+        let new = voter(&status, 3).filter(|new| *new != old)?;
+        let is_done = status.voters.len() == 3 && status.learners.is_empty();
+        is_done.then_some(new)
+    })
+    .await;
     cluster.converged().await;
+    // It counts: with it and one other there is a majority.
+    cluster.kill(1).await;
+    cluster.leader().await;
+    cluster.node(2).register().await;
+    cluster.converged().await;
+}
+
+/// Nobody gets the id of a node that runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_disk_under_the_id_of_a_running_node_is_refused() {
+    let cluster = Cluster::started(3).await;
+    let leader = cluster.leader().await;
+    let taken = NodeId(if leader == 3 { 2 } else { 3 });
+    let intruder = Identity::new(taken, random::uuid(), None);
+    let request =
+        JoinRequest { node_id: taken, directory_id: intruder.directory_id, peer: address(77) };
+    let hello = NodeHello {
+        node_id: taken,
+        directory_id: intruder.directory_id,
+        incarnation: intruder.incarnation,
+        broker_epoch: BrokerEpoch::NONE,
+    };
+    let frame = Frame::new(Kind::Join, 1, &request);
+    let reply = cluster.node(leader).quorum.on_frame(Some(hello), frame).await.expect("answered");
+    let reply: JoinReply = codec::decode("reply", &reply.body, 1 << 20).expect("a reply");
+    let JoinReply::Refused { reason } = reply else { panic!("{reply:?}") };
+    assert!(reason.contains("runs with another data directory"), "{reason}");
+    assert_eq!(cluster.node(leader).status().voters.len(), 3);
 }
 
 /// The identity is there, the log is not: nothing of it may be made up.

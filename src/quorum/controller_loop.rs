@@ -19,6 +19,7 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::type_config::alias::WatchReceiverOf;
 use openraft::{ReadPolicy, ServerState};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tracing::{debug, info};
 
@@ -120,6 +121,8 @@ pub(super) struct ControllerLoop {
     pub(super) last_tick: Instant,
     /// When leaders are looked at that are not where they should be.
     pub(super) next_balance: Instant,
+    /// Under way; one at a time.
+    pub(super) membership_change: Option<JoinHandle<()>>,
     /// The last tick found that this controller was not served in time.
     pub(super) is_stalled: bool,
     role: Role,
@@ -141,6 +144,7 @@ impl ControllerLoop {
             started: now,
             last_tick: now,
             next_balance: now,
+            membership_change: None,
             is_stalled: false,
             role: Role::Standby,
             defaults: None,

@@ -47,8 +47,8 @@ pub enum Error {
     Foreign { path: PathBuf, found: String },
     #[error(
         "{path} has lost {missing}: this node is a member of cluster {cluster_id} and must not take part with an \
-         emptied log, because what it once acknowledged could be lost; restore the directory, or empty it wholly and \
-         start the node again under a node id that the cluster has not used"
+         emptied log, because what it once acknowledged could be lost; restore the directory, or empty it wholly: then \
+         the node joins with a new disk, and takes its old place when it has caught up"
     )]
     Emptied { path: PathBuf, missing: &'static str, cluster_id: ClusterId },
     #[error(
@@ -60,7 +60,7 @@ pub enum Error {
     /// The log store or a snapshot cannot be read.
     #[error(
         "{path} is damaged ({reason}); this node must not take part with a part of its log: restore the metadata \
-         directory as it was, or empty it wholly and start the node again under a node id that the cluster has not used"
+         directory as it was, or empty it wholly: then the node joins with a new disk"
     )]
     Damaged { path: PathBuf, reason: String },
 }

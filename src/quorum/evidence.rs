@@ -38,6 +38,7 @@ impl ControllerLoop {
         }
         let effects = self.liveness.on_tick(&self.image(), self.now());
         self.execute(effects);
+        self.replace_lost_voters();
         if let Some(interval) = self.tools.balance
             && now >= self.next_balance
         {

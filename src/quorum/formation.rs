@@ -3,7 +3,7 @@
 //! All initial voters are started with the same list of each other. The one with the lowest node id asks the others for
 //! their directory ids until it has all, mints the cluster id, writes the cluster down, tells the others, and
 //! initialises Raft once a majority has written it down too. Whoever missed that asks, and is told. A node that finds
-//! a cluster which it is not a voter of joins it as a learner.
+//! a cluster which it is not a voter of joins it as a learner (`members`).
 //!
 //! Invariant: only the lowest node decides, only when every other has said that it belongs to no cluster, and each step
 //! is durable before the next: after a crash at any point the same calls end in the same cluster. A disk that is not
@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver;
 use tracing::{debug, info};
 
@@ -296,49 +295,5 @@ impl Inner {
             }
         }
         Ok(())
-    }
-
-    /// Answers [`JoinRequest`].
-    pub(super) async fn on_join(&self, request: JoinRequest) -> Result<JoinReply, WireError> {
-        let raft_node_id = request.directory_id.raft_node_id();
-        let member = Member { node_id: request.node_id, peer: request.peer };
-        let (leads, known) = {
-            let server = self.raft.server_metrics();
-            let server = server.borrow_watched();
-            let membership = server.membership_config.clone();
-            (server.current_leader == Some(self.me), membership)
-        };
-        if !leads {
-            let leader = self.leader().map(|(_, member)| member.peer);
-            return Ok(JoinReply::NotLeader { leader });
-        }
-        let same_node =
-            known.nodes().find(|(id, m)| m.node_id == member.node_id && **id != raft_node_id);
-        if same_node.is_some() {
-            return Ok(JoinReply::Refused {
-                reason: format!(
-                    "the cluster knows node {0} with another data directory; start node {0} with that directory, or, if \
-                     it is lost, start this one under a node id that the cluster has not used",
-                    member.node_id
-                ),
-            });
-        }
-        let changed = match known.get_node(&raft_node_id) {
-            Some(present) if *present == member => return Ok(JoinReply::Joined),
-            Some(_) => {
-                info!(node_id = %member.node_id, peer = %member.peer, "a member has moved");
-                let nodes = BTreeMap::from([(raft_node_id, member)]);
-                self.raft.change_membership(ChangeMembers::SetNodes(nodes), true).await
-            }
-            None => {
-                info!(node_id = %member.node_id, peer = %member.peer, "a node joins");
-                self.raft.add_learner(raft_node_id, member, false).await
-            }
-        };
-        match changed {
-            Ok(_) => Ok(JoinReply::Joined),
-            // Another change is under way, or leadership moved: the node asks again.
-            Err(error) => Err(WireError::NotReady(error.to_string())),
-        }
     }
 }

@@ -20,6 +20,7 @@ mod formation;
 #[doc(hidden)]
 pub mod log_store;
 mod log_sync;
+mod members;
 mod network;
 mod propose;
 #[doc(hidden)]
@@ -228,7 +229,7 @@ impl Quorum {
     /// Serves the kinds `Raft*`, `Form`, `Join` and `Controller` of the peers port.
     pub async fn on_frame(
         &self,
-        _from: Option<NodeHello>,
+        from: Option<NodeHello>,
         frame: Frame,
     ) -> Result<Reply, WireError> {
         let inner = &self.inner;
@@ -247,7 +248,7 @@ impl Quorum {
             }
             Kind::Join => {
                 let request: JoinRequest = frame.body().map_err(malformed)?;
-                Ok(Reply::new(&inner.on_join(request).await?))
+                Ok(Reply::new(&inner.on_join(from.as_ref(), request).await?))
             }
             Kind::Controller => {
                 let call: ControllerCall = frame.body().map_err(malformed)?;
