@@ -40,6 +40,8 @@ mod recovery_test;
 #[cfg(test)]
 mod retention_test;
 #[cfg(test)]
+mod segments_test;
+#[cfg(test)]
 mod test_support;
 
 pub use compaction::{CompactionConfig, CompactionFigures};

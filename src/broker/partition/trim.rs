@@ -41,7 +41,8 @@ impl Partition {
             }
             let target = offset.unwrap_or(high_watermark);
             if !(0..=high_watermark).contains(&target) {
-                let message = format!("{target} is not between 0 and {high_watermark}");
+                let message =
+                    format!("{}: {target} is not between 0 and {high_watermark}", self.name());
                 return Err(refuse(ErrorCode::OffsetOutOfRange, message));
             }
             self.log

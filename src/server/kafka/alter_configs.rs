@@ -43,3 +43,43 @@ fn change(image: &MetadataImage, asked: &ReplacedConfigs) -> Result<ConfigChange
     operations.extend(unnamed.map(|key| (key.clone(), ConfigOperation::Delete)));
     Ok(ConfigChange { resource, operations })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::MetadataRecord;
+    use crate::metadata::test_support::*;
+    use crate::protocol::kafka::{RESOURCE_TOPIC, ReplacedConfig};
+    use crate::types::ConfigResource;
+
+    #[test]
+    fn what_is_not_named_goes_back_to_its_default() {
+        let mut image = image_with_topic("a", 1);
+        let set = |key: &str| MetadataRecord::Config {
+            resource: ConfigResource::Topic("a".into()),
+            key: key.into(),
+            value: Some("7".into()),
+        };
+        apply(&mut image, vec![set("segment.ms"), set("retention.ms")]);
+        let named = |value: Option<&'static str>| ReplacedConfig {
+            name: "retention.ms".into(),
+            value: value.map(Into::into),
+        };
+        let asked = |configs| ReplacedConfigs {
+            resource_type: RESOURCE_TOPIC,
+            resource_name: "a".into(),
+            configs,
+        };
+        let change = |configs| change(&image, &asked(configs));
+        let operations = change(vec![named(Some("5"))]).expect("valid").operations;
+        assert_eq!(
+            operations,
+            [
+                ("retention.ms".to_owned(), ConfigOperation::Set("5".to_owned())),
+                ("segment.ms".to_owned(), ConfigOperation::Delete),
+            ]
+        );
+        assert_eq!(change(Vec::new()).expect("valid").operations.len(), 2);
+        assert_eq!(change(vec![named(None)]).unwrap_err().code, ErrorCode::InvalidRequest);
+    }
+}

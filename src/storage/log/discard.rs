@@ -1,7 +1,7 @@
 //! Getting rid of segments that were taken out of the list: by retention, by a raised log start, by compaction.
 //!
 //! Their files are renamed at once and unlinked by the housekeeper after `file.delete.delay.ms`. A reader that has one
-//! open may finish; one that comes too late to open it begins again with the segments that are there now. What a crash
+//! open may finish; one that comes too late to open it reads again from what is there then. What a crash
 //! leaves behind goes when the log is opened.
 
 use std::sync::Arc;
@@ -37,25 +37,21 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Reads from the segments of the moment. When a file is missing because its segment was taken out meanwhile, reads
-    /// again from those that are there now.
+    /// Reads from the segments of the moment. Files may go, or be cut off, meanwhile: what fails is tried once more while
+    /// nobody changes the log.
     pub(super) fn with_segments<T>(
         &self,
         read: impl Fn(&[Arc<Segment>]) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        loop {
-            let segments = self.segments.load_full();
-            match read(&segments) {
-                Err(ReadError::Storage(error)) if error.is_not_found() => {
-                    if self.is_gone() {
-                        return Err(ReadError::Closed);
-                    }
-                    if Arc::ptr_eq(&segments, &self.segments.load()) {
-                        return Err(error.into());
-                    }
-                }
-                done => return done,
+        match read(&self.segments.load()) {
+            Err(ReadError::Storage(_) | ReadError::Corrupt(_)) if self.is_gone() => {
+                Err(ReadError::Closed)
             }
+            Err(ReadError::Storage(_) | ReadError::Corrupt(_)) => {
+                let _nobody_writes = self.writer.lock();
+                read(&self.segments.load())
+            }
+            done => done,
         }
     }
 
