@@ -2,7 +2,7 @@
 //!
 //! Base offset and leader epoch lie outside of the CRC, so the log assigns offsets without touching the rest.
 
-use super::Refusal;
+use super::{Compression, Refusal};
 use crate::types::{LeaderEpoch, Offset, ProducerId, TimestampMs};
 
 /// Bytes before the first record.
@@ -17,6 +17,8 @@ const LOG_APPEND_TIME: i16 = 0x08;
 const TRANSACTIONAL: i16 = 0x10;
 const CONTROL: i16 = 0x20;
 pub(super) const DELETE_HORIZON: i16 = 0x40;
+/// All that a producer may set.
+const OF_PRODUCERS: i16 = CODEC_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL;
 
 /// The header of one batch, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +135,24 @@ impl BatchHeader {
     pub fn is_control(&self) -> bool {
         self.attributes & CONTROL != 0
     }
+    /// Sets the largest timestamp, and with `log_append_time` the type.
+    pub(super) fn set_max_timestamp(
+        &mut self,
+        max_timestamp_ms: TimestampMs,
+        log_append_time: bool,
+    ) {
+        self.max_timestamp_ms = max_timestamp_ms;
+        if log_append_time {
+            self.attributes |= LOG_APPEND_TIME;
+        }
+    }
+    pub(super) fn set_compression(&mut self, compression: Compression) {
+        self.attributes = self.attributes & !CODEC_MASK | compression as i16;
+    }
+    /// Bits that no producer sets: the delete horizon, and those without a meaning.
+    pub(super) fn has_unknown_attributes(&self) -> bool {
+        self.attributes & !OF_PRODUCERS != 0
+    }
     pub fn has_delete_horizon(&self) -> bool {
         self.attributes & DELETE_HORIZON != 0
     }
@@ -189,19 +209,6 @@ pub fn batches(mut bytes: &[u8]) -> impl Iterator<Item = Result<Batch<'_>, Refus
 pub fn assign_offset(bytes: &mut [u8], base_offset: Offset, leader_epoch: LeaderEpoch) {
     bytes[0..8].copy_from_slice(&base_offset.to_be_bytes());
     bytes[12..16].copy_from_slice(&leader_epoch.0.to_be_bytes());
-}
-
-/// Sets the largest timestamp, and with `log_append_time` the type; computes the CRC anew. `batch` is exactly one batch.
-pub fn assign_max_timestamp(
-    batch: &mut [u8],
-    max_timestamp_ms: TimestampMs,
-    log_append_time: bool,
-) {
-    if log_append_time {
-        batch[22] |= LOG_APPEND_TIME.to_be_bytes()[1];
-    }
-    batch[35..43].copy_from_slice(&max_timestamp_ms.to_be_bytes());
-    write_crc(batch);
 }
 
 fn write_crc(batch: &mut [u8]) {

@@ -15,11 +15,12 @@ pub enum Refusal {
     TooLarge { size: u64, limit: u64 },
     #[error("invalid batch: {0}")]
     Invalid(&'static str),
-    /// A single record is at fault.
-    #[error("record {index}: {reason}")]
-    InvalidRecord { index: i32, reason: &'static str },
-    #[error("timestamp {timestamp_ms} is outside of {min}..={max}")]
-    Timestamp { timestamp_ms: i64, min: i64, max: i64 },
+    /// Single records are at fault; never empty.
+    #[error("{}", first_of(.0))]
+    Records(Vec<RecordError>),
+    /// The same, and one of them for its timestamp at least.
+    #[error("{}", first_of(.0))]
+    Timestamps(Vec<RecordError>),
     #[error("clients may not set the timestamp type LogAppendTime")]
     TimestampType,
     #[error("unknown compression codec {0}")]
@@ -30,16 +31,38 @@ pub enum Refusal {
     Transactional,
 }
 
+/// What is wrong with one record of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordError {
+    pub index: i32,
+    pub reason: String,
+}
+
+fn first_of(errors: &[RecordError]) -> String {
+    let first = errors
+        .first()
+        .map_or_else(String::new, |first| format!("record {}: {}", first.index, first.reason));
+    match errors.len() {
+        0 | 1 => first,
+        count => format!("{first} ({count} records are refused)"),
+    }
+}
+
 impl Refusal {
+    /// The records at fault.
+    pub fn into_record_errors(self) -> Vec<RecordError> {
+        match self {
+            Self::Records(errors) | Self::Timestamps(errors) => errors,
+            _ => Vec::new(),
+        }
+    }
+
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Corrupt(_) | Self::Checksum { .. } => ErrorCode::CorruptMessage,
-
             Self::TooLarge { .. } | Self::Bomb { .. } => ErrorCode::MessageTooLarge,
-            Self::Magic(_) | Self::Invalid(_) | Self::InvalidRecord { .. } => {
-                ErrorCode::InvalidRecord
-            }
-            Self::Timestamp { .. } | Self::TimestampType => ErrorCode::InvalidTimestamp,
+            Self::Magic(_) | Self::Invalid(_) | Self::Records(_) => ErrorCode::InvalidRecord,
+            Self::Timestamps(_) | Self::TimestampType => ErrorCode::InvalidTimestamp,
             Self::Codec(_) => ErrorCode::UnsupportedCompressionType,
             Self::Transactional => ErrorCode::InvalidTxnState,
         }

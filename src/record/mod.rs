@@ -9,21 +9,22 @@
 mod batch;
 mod builder;
 mod compression;
+mod decode;
+mod encode;
 mod error;
 mod records;
+mod rewrite;
 mod selection;
 mod validate;
 mod varint;
 
-pub use batch::{
-    Batch, BatchHeader, HEADER_SIZE, LENGTH_OVERHEAD, assign_max_timestamp, assign_offset, batches,
-};
+pub use batch::{Batch, BatchHeader, HEADER_SIZE, LENGTH_OVERHEAD, assign_offset, batches};
 pub use builder::BatchBuilder;
 pub use compression::Compression;
-pub use error::Refusal;
-pub use records::{Record, Records, records};
+pub use error::{RecordError, Refusal};
+pub use records::{Record, Records, records, visit_timestamps};
 pub use selection::{KeyedRecord, Selection, select, without_records};
-pub use validate::{ProduceRules, validate};
+pub use validate::{ProduceRules, Validated, validate};
 
 /// No batch is decompressed to more than this on a broker.
 pub const DECOMPRESSED_SIZE_MAX: usize = 128 << 20;

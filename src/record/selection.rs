@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::batch::{CODEC_MASK, DELETE_HORIZON};
-use super::records::{CUT_SHORT, next_bytes, next_outline};
-use super::{Batch, BatchHeader, Compression, HEADER_SIZE, Refusal, compression, varint};
+use super::decode::decompress;
+use super::records::{next_bytes, next_head};
+use super::{Batch, BatchHeader, Compression, HEADER_SIZE, Refusal, varint};
 use crate::types::{Offset, TimestampMs};
 
 /// What decides whether a record stays.
@@ -41,24 +42,24 @@ pub fn select<'a>(
     mut keep: impl FnMut(&KeyedRecord<'_>) -> bool,
 ) -> Result<Selection<'a>, Refusal> {
     let header = batch.header;
-    let body = compression::decompress(header.codec(), batch.body(), size_max)?;
+    let body = decompress(header.codec(), batch.body(), size_max)?;
     let mut kept: Vec<Range<usize>> = Vec::new();
     let mut kept_count = 0;
     let mut max_timestamp_ms = -1;
     let mut rest = body.as_ref();
     for _ in 0..header.record_count {
         let start = body.len() - rest.len();
-        let outline = next_outline(&mut rest).ok_or(CUT_SHORT)?;
+        let head = next_head(&mut rest)?;
         let end = body.len() - rest.len();
-        let mut fields = outline.rest;
+        let mut fields = head.rest;
         let key = next_bytes(&mut fields)?;
         let has_value = next_bytes(&mut fields)?.is_some();
-        let offset = header.base_offset + i64::from(outline.offset_delta);
+        let offset = header.offset_of(head.offset_delta);
         if !keep(&KeyedRecord { offset, key, has_value }) {
             continue;
         }
         kept_count += 1;
-        let timestamp_ms = header.base_timestamp_ms.wrapping_add(outline.timestamp_delta);
+        let timestamp_ms = header.base_timestamp_ms.wrapping_add(head.timestamp_delta);
         max_timestamp_ms = max_timestamp_ms.max(timestamp_ms);
         match kept.last_mut().filter(|last| last.end == start) {
             Some(last) => last.end = end,
@@ -116,15 +117,15 @@ impl Selection<'_> {
 fn move_timestamps(mut records: &[u8], moved: i64, out: &mut Vec<u8>) {
     const PARSED: &str = "the record was taken apart before";
     while !records.is_empty() {
-        let outline = next_outline(&mut records).expect(PARSED);
-        let delta = outline.timestamp_delta.wrapping_add(moved);
-        let offset_delta = i64::from(outline.offset_delta);
-        let size = 1 + varint::size(delta) + varint::size(offset_delta) + outline.rest.len();
+        let head = next_head(&mut records).expect(PARSED);
+        let delta = head.timestamp_delta.wrapping_add(moved);
+        let offset_delta = i64::from(head.offset_delta);
+        let size = 1 + varint::size(delta) + varint::size(offset_delta) + head.rest.len();
         varint::write_int(out, i32::try_from(size).expect("a record is smaller than 2 GiB"));
         out.push(0);
         varint::write_long(out, delta);
         varint::write_long(out, offset_delta);
-        out.extend_from_slice(outline.rest);
+        out.extend_from_slice(head.rest);
     }
 }
 

@@ -1,15 +1,14 @@
 //! What a leader checks about a batch from a client, in Kafka's order (kafka-protocol.md 3.4).
 //!
-//! Records of an uncompressed batch are always walked over: that costs a few nanoseconds each. A compressed one is
-//! opened only when a rule cannot do without: a compacted topic, whose records need keys. For the other rules its
-//! header speaks for it: the checksum shows that this is what the client built, and a client that lies about its own
-//! timestamps or deltas harms its own topic's readers only, for whom decompressing everything would be a poor trade.
+//! Every batch is opened, whatever its codec: one that cannot be read would stop its readers at its offset. Bodies are
+//! streamed through a small window, so what they decompress to takes no memory; it is bounded all the same, by
+//! [`DECOMPRESSED_SIZE_MAX`], because it takes time. A batch goes on as it came, byte for byte, unless the topic wants
+//! another codec or its offsets have gaps.
 
-use super::records::{Outline, next_outline};
-use super::{
-    Batch, BatchHeader, Compression, DECOMPRESSED_SIZE_MAX, Refusal, assign_max_timestamp,
-    compression,
-};
+use super::decode::with_body;
+use super::records::{Outline, SizeLimits, visit_outlines};
+use super::rewrite::rewrite;
+use super::{Batch, BatchHeader, Compression, DECOMPRESSED_SIZE_MAX, RecordError, Refusal};
 use crate::types::TimestampMs;
 
 /// The configs of a topic that rule over its batches, and the time.
@@ -17,16 +16,30 @@ use crate::types::TimestampMs;
 pub struct ProduceRules {
     pub now_ms: TimestampMs,
     pub size_max: u32,
+    /// Of one record, decompressed.
+    pub record_size_max: u32,
     /// Records need keys.
     pub compacted: bool,
     pub log_append_time: bool,
     pub timestamp_before_max_ms: i64,
     pub timestamp_after_max_ms: i64,
+    /// The codec in which batches are stored, and its level; `None`: the producer's.
+    pub compression: Option<(Compression, i32)>,
 }
 
-/// Checks the one batch in `bytes` and corrects its timestamp fields in place. Gives its header, as it is then; the batch
-/// may be appended once the producer state agrees.
-pub fn validate(bytes: &mut [u8], rules: &ProduceRules) -> Result<BatchHeader, Refusal> {
+/// A batch that may be appended, once the producer state agrees.
+#[derive(Debug)]
+pub struct Validated {
+    pub header: BatchHeader,
+    /// What to append instead of the bytes that came.
+    pub rewritten: Option<Vec<u8>>,
+}
+
+/// Records at fault that are named to the client.
+const RECORD_ERRORS_MAX: usize = 1000;
+
+/// Checks the one batch in `bytes` and corrects its timestamp fields in place.
+pub fn validate(bytes: &mut [u8], rules: &ProduceRules) -> Result<Validated, Refusal> {
     let (batch, rest) = Batch::split_first(bytes)?;
     let header = batch.header;
     if !rest.is_empty() {
@@ -35,19 +48,31 @@ pub fn validate(bytes: &mut [u8], rules: &ProduceRules) -> Result<BatchHeader, R
     if header.base_offset != 0 {
         return Err(Refusal::Invalid("base offset is not 0"));
     }
-    let size = header.size as u64;
-    if size > u64::from(rules.size_max) {
-        return Err(Refusal::TooLarge { size, limit: u64::from(rules.size_max) });
-    }
+    rules.check_size(header.size)?;
     batch.check_crc()?;
     check_header(&header)?;
 
-    let max_timestamp_ms = check_records(&batch, rules)?;
-    let max_timestamp_ms = if rules.log_append_time { rules.now_ms } else { max_timestamp_ms };
-    if rules.log_append_time || max_timestamp_ms != header.max_timestamp_ms {
-        assign_max_timestamp(bytes, max_timestamp_ms, rules.log_append_time);
+    let findings = Findings::of(&batch, rules)?;
+    let mut header = header;
+    let max_timestamp_ms =
+        if rules.log_append_time { rules.now_ms } else { findings.max_timestamp_ms };
+    header.set_max_timestamp(max_timestamp_ms, rules.log_append_time);
+    let codec = Compression::from_codec(header.codec()).ok_or(Refusal::Codec(header.codec()))?;
+    let (target, level) = rules.compression.unwrap_or((codec, codec.default_level()));
+    if target != codec || !findings.is_consecutive {
+        let mut rewritten = rewrite(&batch, target, level, !findings.is_consecutive)?;
+        rules.check_size(rewritten.len())?;
+        header.set_compression(target);
+        header.write(&mut rewritten);
+        return Ok(Validated {
+            header: BatchHeader::parse(&rewritten)?,
+            rewritten: Some(rewritten),
+        });
     }
-    BatchHeader::parse(bytes)
+    if header != batch.header {
+        header.write(bytes);
+    }
+    Ok(Validated { header, rewritten: None })
 }
 
 fn check_header(header: &BatchHeader) -> Result<(), Refusal> {
@@ -66,8 +91,8 @@ fn check_header(header: &BatchHeader) -> Result<(), Refusal> {
     if header.is_transactional() {
         return Err(Refusal::Transactional);
     }
-    if Compression::from_codec(header.codec()).is_none() {
-        return Err(Refusal::Codec(header.codec()));
+    if header.has_unknown_attributes() {
+        return Err(Refusal::Invalid("attributes that clients do not set"));
     }
     if header.is_log_append_time() {
         return Err(Refusal::TimestampType);
@@ -75,57 +100,73 @@ fn check_header(header: &BatchHeader) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns the largest timestamp. A bad timestamp wins over whatever else is wrong with the records.
-fn check_records(batch: &Batch<'_>, rules: &ProduceRules) -> Result<TimestampMs, Refusal> {
-    let header = &batch.header;
-    if header.is_compressed() && !rules.compacted {
-        rules.check_timestamp(header.base_timestamp_ms)?;
-        rules.check_timestamp(header.max_timestamp_ms)?;
-        return Ok(header.max_timestamp_ms);
-    }
-    let body = compression::decompress(header.codec(), batch.body(), DECOMPRESSED_SIZE_MAX)?;
-    let mut rest = body.as_ref();
-    let mut max_timestamp_ms = -1;
-    let mut first_refusal = None;
-    for index in 0..header.record_count {
-        let outline = next_outline(&mut rest).filter(Outline::is_well_formed);
-        let Some(outline) = outline else {
-            return Err(Refusal::InvalidRecord { index, reason: "malformed" });
+/// What the records of a batch say.
+struct Findings {
+    max_timestamp_ms: TimestampMs,
+    /// Their offsets are 0, 1, 2 and so on.
+    is_consecutive: bool,
+}
+
+impl Findings {
+    /// One bad record refuses the batch; a bad timestamp wins over whatever else is wrong with others.
+    fn of(batch: &Batch<'_>, rules: &ProduceRules) -> Result<Self, Refusal> {
+        let header = &batch.header;
+        let limits = SizeLimits {
+            record: if header.is_compressed() {
+                rules.record_size_max as usize
+            } else {
+                usize::MAX
+            },
+            body: DECOMPRESSED_SIZE_MAX,
         };
-        let timestamp_ms = header.base_timestamp_ms.wrapping_add(outline.timestamp_delta);
-        rules.check_timestamp(timestamp_ms)?;
-        max_timestamp_ms = max_timestamp_ms.max(timestamp_ms);
-        if first_refusal.is_none() {
-            first_refusal = rules.refuse_record(index, &outline);
+        let mut findings = Self { max_timestamp_ms: -1, is_consecutive: true };
+        let mut errors = Vec::new();
+        let mut is_timestamp_bad = false;
+        let mut visit = |index: i32, outline: Outline| {
+            let timestamp_ms = header.base_timestamp_ms.wrapping_add(outline.timestamp_delta);
+            findings.max_timestamp_ms = findings.max_timestamp_ms.max(timestamp_ms);
+            findings.is_consecutive &= outline.offset_delta == index;
+            let is_bad = rules.is_timestamp_bad(timestamp_ms);
+            if (is_bad || (rules.compacted && !outline.has_key)) && errors.len() < RECORD_ERRORS_MAX
+            {
+                errors.push(RecordError { index, reason: rules.reason(timestamp_ms, is_bad) });
+            }
+            is_timestamp_bad |= is_bad;
+        };
+        with_body(header.codec(), batch.body(), |body| {
+            visit_outlines(header, body, limits, &mut visit)
+        })??;
+        match errors.is_empty() {
+            true => Ok(findings),
+            false if is_timestamp_bad => Err(Refusal::Timestamps(errors)),
+            false => Err(Refusal::Records(errors)),
         }
-    }
-    match first_refusal {
-        Some(refusal) => Err(refusal),
-        None if !rest.is_empty() => Err(Refusal::Invalid("bytes after the last record")),
-        None => Ok(max_timestamp_ms),
     }
 }
 
 impl ProduceRules {
-    fn check_timestamp(&self, timestamp_ms: TimestampMs) -> Result<(), Refusal> {
-        let min = self.now_ms.saturating_sub(self.timestamp_before_max_ms);
-        let max = self.now_ms.saturating_add(self.timestamp_after_max_ms);
-        let exempt = self.log_append_time || timestamp_ms == -1;
-        if exempt || (min..=max).contains(&timestamp_ms) {
-            return Ok(());
-        }
-        Err(Refusal::Timestamp { timestamp_ms, min, max })
+    fn check_size(&self, size: usize) -> Result<(), Refusal> {
+        let (size, limit) = (size as u64, u64::from(self.size_max));
+        if size > limit { Err(Refusal::TooLarge { size, limit }) } else { Ok(()) }
     }
 
-    fn refuse_record(&self, index: i32, outline: &Outline<'_>) -> Option<Refusal> {
-        let reason = if outline.offset_delta != index {
-            "its offset does not follow the one before"
-        } else if self.compacted && !outline.has_key {
-            "a compacted topic needs keys"
+    fn timestamps(&self) -> std::ops::RangeInclusive<TimestampMs> {
+        let min = self.now_ms.saturating_sub(self.timestamp_before_max_ms);
+        min..=self.now_ms.saturating_add(self.timestamp_after_max_ms)
+    }
+
+    fn is_timestamp_bad(&self, timestamp_ms: TimestampMs) -> bool {
+        let exempt = self.log_append_time || timestamp_ms == -1;
+        !exempt && !self.timestamps().contains(&timestamp_ms)
+    }
+
+    fn reason(&self, timestamp_ms: TimestampMs, is_timestamp_bad: bool) -> String {
+        if is_timestamp_bad {
+            let (min, max) = self.timestamps().into_inner();
+            format!("timestamp {timestamp_ms} is outside of {min}..={max}")
         } else {
-            return None;
-        };
-        Some(Refusal::InvalidRecord { index, reason })
+            "a compacted topic needs keys".to_owned()
+        }
     }
 }
 

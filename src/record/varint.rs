@@ -1,12 +1,17 @@
 //! Zig-zag LEB128, as records use it (signed; the protocol's own varints are unsigned).
 
-/// Reads from the front of `bytes`. `None` when it is cut short or longer than ten bytes.
-pub(super) fn read_long(bytes: &mut &[u8]) -> Option<i64> {
+use std::io::BufRead;
+
+pub(super) const LONG_SIZE_MAX: usize = 10;
+
+/// Reads from the front. `None` when it is cut short or longer than ten bytes.
+pub(super) fn read_long<R: BufRead + ?Sized>(bytes: &mut R) -> Option<i64> {
     let mut value = 0_u64;
-    for (index, &byte) in bytes.iter().take(10).enumerate() {
+    for index in 0..LONG_SIZE_MAX {
+        let byte = *bytes.fill_buf().ok()?.first()?;
+        bytes.consume(1);
         value |= u64::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
-            *bytes = &bytes[index + 1..];
             return Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
         }
     }
@@ -14,7 +19,7 @@ pub(super) fn read_long(bytes: &mut &[u8]) -> Option<i64> {
 }
 
 /// `None` also when it does not fit 32 bits.
-pub(super) fn read_int(bytes: &mut &[u8]) -> Option<i32> {
+pub(super) fn read_int<R: BufRead + ?Sized>(bytes: &mut R) -> Option<i32> {
     read_long(bytes).and_then(|value| i32::try_from(value).ok())
 }
 
