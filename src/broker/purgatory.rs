@@ -32,6 +32,7 @@ impl Future for ProduceWaiter {
                     code: ErrorCode::NotLeaderOrFollower,
                     message: "the partition was removed from this broker".to_owned(),
                     leader: None,
+                    record_errors: Vec::new(),
                 })
             })
         })
@@ -185,7 +186,7 @@ mod tests {
     }
 
     fn refused(code: ErrorCode) -> PartitionError {
-        PartitionError { code, message: String::new(), leader: None }
+        PartitionError { code, message: String::new(), leader: None, record_errors: Vec::new() }
     }
 
     fn answers(completions: Vec<Completion>) -> Vec<Result<Offset, ErrorCode>> {

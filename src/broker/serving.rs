@@ -164,12 +164,17 @@ impl Broker {
         };
         let leader = partition.leader.known().map(|leader| (leader, partition.leader_epoch));
         let message = "this broker has no replica of it".to_owned();
-        Err(PartitionError { code: ErrorCode::NotLeaderOrFollower, message, leader })
+        Err(PartitionError {
+            code: ErrorCode::NotLeaderOrFollower,
+            message,
+            leader,
+            record_errors: Vec::new(),
+        })
     }
 }
 
 fn refusal(code: ErrorCode, message: String) -> PartitionError {
-    PartitionError { code, message, leader: None }
+    PartitionError { code, message, leader: None, record_errors: Vec::new() }
 }
 
 /// One look at all partitions of a fetch.

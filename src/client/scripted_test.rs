@@ -63,7 +63,7 @@ impl World {
 
     fn refusal(&self, code: ErrorCode) -> PartitionError {
         let leader = Some((NodeId(self.leader), LeaderEpoch(self.leader_epoch)));
-        PartitionError { code, message: "scripted".to_owned(), leader }
+        PartitionError { code, message: "scripted".to_owned(), leader, record_errors: Vec::new() }
     }
 
     fn move_leader(&mut self) {

@@ -47,12 +47,13 @@ impl BatchHeader {
     /// Reads the header at the front of `bytes`, which may end before the batch does. Nothing but magic, size and
     /// the order of the offsets is checked.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
-        if bytes.len() < HEADER_SIZE {
-            return Err(Refusal::Corrupt("cut short in the header"));
-        }
-        let magic = i8::from_be_bytes(take(bytes, 16));
+        // Message sets of old may be shorter than our header.
+        let magic = i8::from_be_bytes([*bytes.get(16).ok_or(Refusal::CutShort)?]);
         if magic != 2 {
             return Err(Refusal::Magic(magic));
+        }
+        if bytes.len() < HEADER_SIZE {
+            return Err(Refusal::CutShort);
         }
         let length = usize::try_from(i32::from_be_bytes(take(bytes, 8)))
             .map_err(|_| Refusal::Corrupt("negative length"))?;
@@ -169,8 +170,7 @@ impl<'a> Batch<'a> {
     /// Takes the first batch of `bytes`; what follows it is in the second half of the pair. No checksum is checked.
     pub fn split_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Refusal> {
         let header = BatchHeader::parse(bytes)?;
-        let (bytes, rest) =
-            bytes.split_at_checked(header.size).ok_or(Refusal::Corrupt("cut short"))?;
+        let (bytes, rest) = bytes.split_at_checked(header.size).ok_or(Refusal::CutShort)?;
         Ok((Self { header, bytes }, rest))
     }
 

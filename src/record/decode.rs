@@ -84,9 +84,10 @@ struct SnappyReader<'a> {
 
 impl<'a> SnappyReader<'a> {
     fn new(bytes: &'a [u8]) -> Self {
-        let is_framed = bytes.starts_with(&XERIAL_HEADER[..XERIAL_MAGIC_SIZE]);
-        let rest = if is_framed { bytes.get(XERIAL_HEADER.len()..).unwrap_or(&[]) } else { bytes };
-        Self { rest, is_framed, block: Vec::new(), taken: 0 }
+        let framed = bytes.get(XERIAL_HEADER.len()..);
+        let framed = framed.filter(|_| bytes.starts_with(&XERIAL_HEADER[..XERIAL_MAGIC_SIZE]));
+        let rest = framed.unwrap_or(bytes);
+        Self { rest, is_framed: framed.is_some(), block: Vec::new(), taken: 0 }
     }
 
     fn next_block(&mut self) -> Option<()> {

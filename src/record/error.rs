@@ -7,6 +7,8 @@ use crate::protocol::ErrorCode;
 pub enum Refusal {
     #[error("corrupt batch: {0}")]
     Corrupt(&'static str),
+    #[error("the batch is cut short")]
+    CutShort,
     #[error("checksum mismatch: {stored:08x} stored, {computed:08x} computed")]
     Checksum { stored: u32, computed: u32 },
     #[error("record format {0} is not served, only 2")]
@@ -60,8 +62,11 @@ impl Refusal {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Corrupt(_) | Self::Checksum { .. } => ErrorCode::CorruptMessage,
+            Self::Magic(magic) if !matches!(magic, 0..=2) => ErrorCode::CorruptMessage,
             Self::TooLarge { .. } | Self::Bomb { .. } => ErrorCode::MessageTooLarge,
-            Self::Magic(_) | Self::Invalid(_) | Self::Records(_) => ErrorCode::InvalidRecord,
+            Self::CutShort | Self::Magic(_) | Self::Invalid(_) | Self::Records(_) => {
+                ErrorCode::InvalidRecord
+            }
             Self::Timestamps(_) | Self::TimestampType => ErrorCode::InvalidTimestamp,
             Self::Codec(_) => ErrorCode::UnsupportedCompressionType,
             Self::Transactional => ErrorCode::InvalidTxnState,

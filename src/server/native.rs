@@ -345,6 +345,7 @@ fn read_slices(found: Vec<Result<FetchedSlice, PartitionError>>) -> Reply {
                     code: ErrorCode::KafkaStorageError,
                     message: error.to_string(),
                     leader: None,
+                    record_errors: Vec::new(),
                 }
             })?;
             let size = u32::try_from(payload.len() - before).expect("below fetch_size_max");

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::Error;
 use super::inspect::{Aborted, Content, Fault, LogFile, read, stats, verify};
 use super::repair::{repair, repair_of};
 use super::test_support::{Disk, append, batch, idempotent_batch, read_all, small_config};
-use super::{Error, LeaderAppend};
 use crate::metadata::config::Durability;
 use crate::record::{Compression, DECOMPRESSED_SIZE_MAX, records};
 use crate::types::{LeaderEpoch, Offset, TimestampMs};
@@ -337,14 +337,14 @@ fn imported_batches_keep_their_offsets() {
         }
         let disk = Disk::new(Durability::PageCache);
         let imported = disk.create("t", &small_config());
-        let stamp = LeaderAppend { leader_epoch: LeaderEpoch(4), now_ms: 0 };
+        let epoch = LeaderEpoch(4);
         let mut bytes = expected.clone();
-        let appended = imported.append_imported(&mut bytes, 0, stamp).unwrap();
+        let appended = imported.append_imported(&mut bytes, 0, epoch).unwrap();
         assert_eq!(imported.end_offset(), verify(&source).unwrap().end_offset);
         assert!(!appended.duplicate);
         // An attempt whose answer was lost.
-        assert!(imported.append_imported(&mut bytes, 0, stamp).unwrap().duplicate);
-        let other = imported.append_imported(&mut expected.clone()[..], 3, stamp);
+        assert!(imported.append_imported(&mut bytes, 0, epoch).unwrap().duplicate);
+        let other = imported.append_imported(&mut expected.clone()[..], 3, epoch);
         assert!(other.is_err() || other.unwrap().duplicate, "not behind what is there");
 
         let read = read_all(&imported, 0);

@@ -48,7 +48,7 @@ pub use compaction::{CompactionConfig, CompactionFigures};
 pub use config::{OnTrouble, StorageConfig};
 pub use dirs::{LogDirs, OnDurable, RecoveredLogs};
 pub use error::{AppendError, Error, ReadError};
-pub use log::{Appended, LeaderAppend, PartitionLog, TimestampedOffset};
+pub use log::{Appended, PartitionLog, TimestampedOffset, ValidBatch};
 pub use log_dir::OfflineLog;
 pub use slice::Slice;
 

@@ -6,7 +6,9 @@ use super::log::TimestampedOffset;
 use super::test_support::{Disk, append, batch, idempotent_batch, read_all, small_config};
 use super::{PartitionLog, ReadError};
 use crate::metadata::config::Durability;
-use crate::record::{Batch, Compression, assign_offset, batches, records};
+use crate::record::{
+    Batch, Compression, ProduceRules, assign_offset, batches, records, validate, without_records,
+};
 use crate::types::{LeaderEpoch, Offset};
 
 #[derive(Debug, Clone)]
@@ -20,7 +22,7 @@ enum Step {
         records: i32,
     },
     AppendAsFollower {
-        batches: Vec<Vec<(i64, usize)>>,
+        batches: Vec<(Kind, Vec<(i64, usize)>)>,
         gap: i64,
     },
     NextEpoch,
@@ -39,13 +41,52 @@ enum Step {
     },
 }
 
+/// Of a batch in the leader's log.
+#[derive(Debug, Clone)]
+enum Kind {
+    Plain(usize),
+    /// The timestamps of the records do not count.
+    LogAppendTime(i64),
+    /// Its records were compacted away, and the header still has their largest timestamp.
+    Empty,
+}
+
+fn stored(kind: &Kind, records: &[(i64, usize)]) -> Vec<u8> {
+    match *kind {
+        Kind::Plain(compression) => batch(Compression::ALL[compression], records),
+        Kind::LogAppendTime(now_ms) => {
+            let mut bytes = batch(Compression::None, records);
+            let rules = ProduceRules {
+                now_ms,
+                size_max: u32::MAX,
+                record_size_max: u32::MAX,
+                compacted: false,
+                log_append_time: true,
+                timestamp_before_max_ms: 0,
+                timestamp_after_max_ms: 0,
+                compression: None,
+            };
+            validate(&mut bytes, &rules).unwrap();
+            bytes
+        }
+        Kind::Empty => without_records(&parsed(&batch(Compression::Zstd, records)).header),
+    }
+}
+
 fn step() -> impl Strategy<Value = Step> {
-    let records = || proptest::collection::vec((0_i64..1_000, 0_usize..300), 1..5);
+    let records = || proptest::collection::vec((-1_i64..1_000, 0_usize..300), 1..5);
+    let kind = || {
+        prop_oneof![
+            4 => (0..5_usize).prop_map(Kind::Plain),
+            2 => (0_i64..1_000).prop_map(Kind::LogAppendTime),
+            2 => Just(Kind::Empty),
+        ]
+    };
     prop_oneof![
         8 => (0..5_usize, records())
             .prop_map(|(compression, records)| Step::Append { compression, records }),
         4 => (1..4_i32).prop_map(|records| Step::AppendIdempotent { records }),
-        4 => (proptest::collection::vec(records(), 1..12), 0_i64..3)
+        4 => (proptest::collection::vec((kind(), records()), 1..12), 0_i64..3)
             .prop_map(|(batches, gap)| Step::AppendAsFollower { batches, gap }),
         2 => Just(Step::NextEpoch),
         2 => (0_i64..=110).prop_map(|percent| Step::Truncate { percent }),
@@ -171,7 +212,8 @@ fn check(log: &PartitionLog, model: &Model) {
             assert_eq!(log.find_by_timestamp(timestamp, upper).unwrap(), first);
         }
     }
-    let max = all.iter().map(|record| record.timestamp_ms).max();
+    // -1 says that there is no timestamp.
+    let max = all.iter().map(|record| record.timestamp_ms).filter(|&ms| ms >= 0).max();
     let newest = all.iter().find(|record| Some(record.timestamp_ms) == max).copied();
     assert_eq!(log.max_timestamp(Offset::MAX).unwrap(), newest);
 
@@ -232,10 +274,10 @@ fn run(steps: Vec<Step>, durability: Durability) {
             }
             Step::AppendAsFollower { batches, gap } => {
                 let mut all = Vec::new();
-                for (index, records) in batches.into_iter().enumerate() {
+                for (index, (kind, records)) in batches.into_iter().enumerate() {
                     // Compaction on the leader leaves gaps.
                     let base = model.end + if index == 1 { gap } else { 0 };
-                    model.push(batch(Compression::None, &records), base);
+                    model.push(stored(&kind, &records), base);
                     all.extend_from_slice(model.batches.last().unwrap());
                 }
                 assert_eq!(log.append_as_follower(&all).unwrap(), model.end);

@@ -85,7 +85,7 @@ impl<'f> Scanner<'f> {
         let header = BatchHeader::parse(self.view(position, HEADER_SIZE)?)?;
         let scanned = Scanned { position, header };
         if scanned.end() > self.end {
-            return Err(Refusal::Corrupt("cut short").into());
+            return Err(Refusal::CutShort.into());
         }
         self.position = scanned.end();
         Ok(Some(scanned))

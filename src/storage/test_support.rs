@@ -7,8 +7,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::{
-    AppendError, Appended, CompactionConfig, Error, LeaderAppend, LogDirs, PartitionLog,
-    RecoveredLogs, StorageConfig,
+    AppendError, Appended, CompactionConfig, Error, LogDirs, PartitionLog, RecoveredLogs,
+    StorageConfig,
 };
 use crate::metadata::config::{Durability, TopicConfig};
 use crate::record::{BatchBuilder, Compression};
@@ -136,8 +136,7 @@ pub(super) fn append(
     leader_epoch: i32,
     mut batch: Vec<u8>,
 ) -> Result<Appended, AppendError> {
-    let stamp = LeaderAppend { leader_epoch: LeaderEpoch(leader_epoch), now_ms: 1_000_000 };
-    log.append_as_leader(&mut batch, stamp)
+    log.append_as_leader(log.validate(&mut batch, 1_000_000)?, LeaderEpoch(leader_epoch))
 }
 
 /// Everything from `from` to the end.

@@ -11,7 +11,7 @@ use crate::types::{LeaderEpoch, NodeId};
 
 /// A refusal without a hint at another leader.
 pub(super) fn refuse(code: ErrorCode, message: impl Into<String>) -> PartitionError {
-    PartitionError { code, message: message.into(), leader: None }
+    PartitionError { code, message: message.into(), leader: None, record_errors: Vec::new() }
 }
 
 pub(super) fn not_leader(me: NodeId, leader: Option<(NodeId, LeaderEpoch)>) -> PartitionError {
@@ -20,7 +20,12 @@ pub(super) fn not_leader(me: NodeId, leader: Option<(NodeId, LeaderEpoch)>) -> P
         Some((node, epoch)) => format!("broker {node} leads, since leader epoch {epoch}"),
         None => "no broker is known to lead".to_owned(),
     };
-    PartitionError { code: ErrorCode::NotLeaderOrFollower, message, leader }
+    PartitionError {
+        code: ErrorCode::NotLeaderOrFollower,
+        message,
+        leader,
+        record_errors: Vec::new(),
+    }
 }
 
 /// Why a follower could not do what the leader's message said.

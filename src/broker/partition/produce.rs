@@ -9,10 +9,10 @@ use super::error::refuse;
 use super::state::{AfterUnlock, State};
 use crate::broker::purgatory::{ProduceResult, ProduceWaiter};
 use crate::protocol::ErrorCode;
-use crate::protocol::native::Produced;
+use crate::protocol::native::{PartitionError, Produced};
 use crate::replication::{Context, Leader};
-use crate::storage::{AppendError, Appended, LeaderAppend};
-use crate::types::{Offset, time};
+use crate::storage::{AppendError, Appended};
+use crate::types::{LeaderEpoch, Offset, time};
 
 #[derive(Debug)]
 pub enum ProduceOutcome {
@@ -25,7 +25,16 @@ impl Partition {
     /// Appends one batch, as leader. With `acks` 0 it counts at once, with 1 when this broker vouches for it, with -1
     /// when the high watermark has passed it. A duplicate counts when its first copy does.
     pub fn produce(&self, mut batch: BytesMut, acks: i16, deadline: Instant) -> ProduceOutcome {
-        self.append_with(acks, deadline, |stamp| self.log.append_as_leader(&mut batch, stamp))
+        // Only a leader has an opinion on a batch. Opening it may take long, so nobody waits for the lock meanwhile.
+        let may_append = may_append(self.state.lock().leader(self.me), acks);
+        let valid = may_append
+            .and_then(|()| self.log.validate(&mut batch, time::wall_ms()).map_err(refused_batch));
+        match valid {
+            Ok(batch) => self.append_with(acks, deadline, |leader_epoch| {
+                self.log.append_as_leader(batch, leader_epoch)
+            }),
+            Err(error) => ProduceOutcome::Done(Err(error)),
+        }
     }
 
     /// As `produce` with `acks` -1, of batches that have their offsets already. See
@@ -36,15 +45,16 @@ impl Partition {
         expected_end: Offset,
         deadline: Instant,
     ) -> ProduceOutcome {
-        let append = |stamp| self.log.append_imported(&mut batches, expected_end, stamp);
-        self.append_with(-1, deadline, append)
+        self.append_with(-1, deadline, |leader_epoch| {
+            self.log.append_imported(&mut batches, expected_end, leader_epoch)
+        })
     }
 
     fn append_with(
         &self,
         acks: i16,
         deadline: Instant,
-        append: impl FnOnce(LeaderAppend) -> Result<Appended, AppendError>,
+        append: impl FnOnce(LeaderEpoch) -> Result<Appended, AppendError>,
     ) -> ProduceOutcome {
         self.update(|state, context, after| {
             self.append(state, append, acks, deadline, context, after)
@@ -55,18 +65,15 @@ impl Partition {
     fn append(
         &self,
         state: &mut State,
-        append: impl FnOnce(LeaderAppend) -> Result<Appended, AppendError>,
+        append: impl FnOnce(LeaderEpoch) -> Result<Appended, AppendError>,
         acks: i16,
         deadline: Instant,
         context: Context<'_>,
         after: &mut AfterUnlock,
-    ) -> Result<ProduceOutcome, crate::protocol::native::PartitionError> {
+    ) -> Result<ProduceOutcome, PartitionError> {
+        may_append(state.leader(self.me), acks)?;
         let leader = state.leader(self.me)?;
-        if acks == -1 && !leader.has_enough_replicas() {
-            return Err(refuse(ErrorCode::NotEnoughReplicas, shortage(leader)));
-        }
-        let stamp = LeaderAppend { leader_epoch: leader.epoch(), now_ms: time::wall_ms() };
-        let appended = append(stamp).map_err(|error| refuse(error.code(), error.to_string()))?;
+        let appended = append(leader.epoch()).map_err(refused_batch)?;
         let ends = self.log_ends();
         if !appended.duplicate {
             let effects = leader.on_log(ends, context);
@@ -93,6 +100,25 @@ impl Partition {
             _ => ProduceOutcome::Done(Ok(produced)),
         })
     }
+}
+
+fn may_append(
+    leader: Result<&mut Leader, PartitionError>,
+    acks: i16,
+) -> Result<(), PartitionError> {
+    let leader = leader?;
+    if acks == -1 && !leader.has_enough_replicas() {
+        return Err(refuse(ErrorCode::NotEnoughReplicas, shortage(leader)));
+    }
+    Ok(())
+}
+
+fn refused_batch(error: AppendError) -> PartitionError {
+    let refusal = refuse(error.code(), error.to_string());
+    let AppendError::Refused(of_records) = error else { return refusal };
+    let of_records = of_records.into_record_errors();
+    let record_errors = of_records.into_iter().map(|error| (error.index, error.reason)).collect();
+    PartitionError { record_errors, ..refusal }
 }
 
 /// The answer once the high watermark has passed a batch.

@@ -8,6 +8,7 @@ use imbl::OrdMap;
 use super::defs::topic_defs;
 use super::value::list_items;
 use crate::metadata::MetadataImage;
+use crate::record::Compression;
 use crate::types::{ConfigResource, NodeId, TimestampMs};
 
 /// When a record counts (design D9).
@@ -65,6 +66,12 @@ pub struct TopicConfig {
     pub segment_index_bytes: u32,
     pub index_interval_bytes: u32,
     pub max_message_bytes: u32,
+    pub max_decompressed_message_bytes: u32,
+    /// `None`: as the producer did. Read it through [`TopicConfig::compression`].
+    pub compression_type: Option<Compression>,
+    pub compression_gzip_level: i32,
+    pub compression_lz4_level: i32,
+    pub compression_zstd_level: i32,
     pub message_timestamp_type: TimestampType,
     pub message_timestamp_before_max_ms: TimestampMs,
     pub message_timestamp_after_max_ms: TimestampMs,
@@ -95,6 +102,11 @@ impl Default for TopicConfig {
             segment_index_bytes: 10 << 20,
             index_interval_bytes: 4096,
             max_message_bytes: (1 << 20) + 12,
+            max_decompressed_message_bytes: 2_147_483_639,
+            compression_type: None,
+            compression_gzip_level: Compression::Gzip.default_level(),
+            compression_lz4_level: Compression::Lz4.default_level(),
+            compression_zstd_level: Compression::Zstd.default_level(),
             message_timestamp_type: TimestampType::CreateTime,
             message_timestamp_before_max_ms: TimestampMs::MAX,
             message_timestamp_after_max_ms: 3_600_000,
@@ -131,6 +143,18 @@ impl TopicConfig {
         if is_compacted { self.segment_ms.min(self.max_compaction_lag_ms) } else { self.segment_ms }
     }
 
+    /// The codec in which batches are stored, and its level; `None`: the producer's.
+    pub fn compression(&self) -> Option<(Compression, i32)> {
+        let compression = self.compression_type?;
+        let level = match compression {
+            Compression::Gzip => self.compression_gzip_level,
+            Compression::Lz4 => self.compression_lz4_level,
+            Compression::Zstd => self.compression_zstd_level,
+            Compression::None | Compression::Snappy => compression.default_level(),
+        };
+        Some((compression, level))
+    }
+
     /// Values were validated when they were set. One that is not valid any more, because a later version is stricter,
     /// is passed over: metadata that is already agreed on must not stop a broker.
     fn set(&mut self, key: &str, value: &str) {
@@ -146,6 +170,18 @@ impl TopicConfig {
             "segment.index.bytes" => assign(&mut self.segment_index_bytes, value),
             "index.interval.bytes" => assign(&mut self.index_interval_bytes, value),
             "max.message.bytes" => assign(&mut self.max_message_bytes, value),
+            "max.decompressed.message.bytes" => {
+                assign(&mut self.max_decompressed_message_bytes, value);
+            }
+            "compression.type" => {
+                self.compression_type = match value {
+                    "uncompressed" => Some(Compression::None),
+                    codec => Compression::from_name(codec),
+                }
+            }
+            "compression.gzip.level" => assign(&mut self.compression_gzip_level, value),
+            "compression.lz4.level" => assign(&mut self.compression_lz4_level, value),
+            "compression.zstd.level" => assign(&mut self.compression_zstd_level, value),
             "message.timestamp.type" => {
                 self.message_timestamp_type = match value {
                     "LogAppendTime" => TimestampType::LogAppendTime,
@@ -327,6 +363,11 @@ mod tests {
             ("segment.index.bytes", "4096"),
             ("index.interval.bytes", "5"),
             ("max.message.bytes", "5"),
+            ("max.decompressed.message.bytes", "5"),
+            ("compression.type", "uncompressed"),
+            ("compression.gzip.level", "5"),
+            ("compression.lz4.level", "5"),
+            ("compression.zstd.level", "-5"),
             ("message.timestamp.type", "LogAppendTime"),
             ("message.timestamp.before.max.ms", "5"),
             ("message.timestamp.after.max.ms", "5"),

@@ -106,6 +106,9 @@ pub struct PartitionError {
     pub code: ErrorCode,
     pub message: String,
     pub leader: Option<(NodeId, LeaderEpoch)>,
+    /// The records of a batch that are at fault, by index, and why. Only Kafka's clients are told one by one.
+    #[serde(skip)]
+    pub record_errors: Vec<(i32, String)>,
 }
 
 /// Waits until `bytes_min` are there or `wait_ms` have passed.

@@ -9,7 +9,7 @@ use super::view::{self, LeaderHints};
 use crate::protocol::ErrorCode;
 use crate::protocol::kafka::{
     Api, ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponse,
-    ProduceTopicResponse, Records, Text,
+    ProduceTopicResponse, RecordError, Records, Text,
 };
 use crate::protocol::native::{PartitionError, Produced};
 use crate::types::TopicIdPartition;
@@ -135,6 +135,12 @@ fn finish(
                 response.error_code = view::vanished(error.code, by_id).code();
                 response.current_leader = hints.hint(*id, &error);
                 response.error_message = Some(error.message.into());
+                let record_error = |(batch_index, reason): (i32, String)| RecordError {
+                    batch_index,
+                    batch_index_error_message: Some(reason.into()),
+                };
+                response.record_errors =
+                    error.record_errors.into_iter().map(record_error).collect();
             }
         }
     }

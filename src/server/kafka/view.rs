@@ -154,6 +154,7 @@ mod tests {
             code: ErrorCode::NotLeaderOrFollower,
             message: String::new(),
             leader: leader.map(|(id, epoch)| (NodeId(id), LeaderEpoch(epoch))),
+            record_errors: Vec::new(),
         }
     }
 

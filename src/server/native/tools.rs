@@ -61,6 +61,7 @@ fn read(
             code: ErrorCode::KafkaStorageError,
             message: error.to_string(),
             leader: None,
+            record_errors: Vec::new(),
         })?;
         from = found.slice.next_offset;
     }

@@ -95,8 +95,7 @@ fn records_without_key_go_and_are_counted() {
     assert_eq!(pass(&log, 5, LARGE_MAP).unwrap().seen.without_key, 2);
     assert_eq!(keys(&log), ["a=1"]);
     let mut keyless = batch_of(Compression::Lz4, 1, None, &pairs);
-    let stamp = crate::storage::LeaderAppend { leader_epoch: LeaderEpoch(0), now_ms: 1 };
-    assert!(log.append_as_leader(&mut keyless, stamp).is_err(), "and producers may not send them");
+    assert!(log.validate(&mut keyless, 1).is_err(), "and producers may not send them");
 }
 
 #[test]

@@ -11,9 +11,7 @@ use super::pass::{Done, Stop, clean};
 use super::transactions::{Marker, marker_of};
 use super::{Compaction, CompactionConfig};
 use crate::metadata::config::{CleanupPolicy, Durability, TopicConfig};
-use crate::record::{
-    Batch, BatchBuilder, Compression, assign_max_timestamp, assign_offset, batches, records,
-};
+use crate::record::{BatchBuilder, Compression, assign_offset, batches, records};
 use crate::storage::PartitionLog;
 use crate::types::{LeaderEpoch, Offset, ProducerId, TimestampMs};
 
@@ -91,8 +89,8 @@ pub(super) fn marker(producer_id: ProducerId, timestamp_ms: TimestampMs, commits
 
 fn with_attributes(mut bytes: Vec<u8>, attributes: u8) -> Vec<u8> {
     bytes[22] |= attributes;
-    let max_timestamp_ms = Batch::split_first(&bytes).unwrap().0.header.max_timestamp_ms;
-    assign_max_timestamp(&mut bytes, max_timestamp_ms, false);
+    let crc = crc32c::crc32c(&bytes[21..]);
+    bytes[17..21].copy_from_slice(&crc.to_be_bytes());
     bytes
 }
 

@@ -9,15 +9,16 @@ use super::super::segment::Segment;
 use super::super::{AppendError, Error, Result};
 use super::{PARTITION_METADATA, PartitionLog, Writer};
 use crate::metadata::config::{TimestampType, TopicConfig};
-use crate::record::{self, Batch, BatchHeader, ProduceRules, Refusal, batches};
+use crate::record::{self, Batch, BatchHeader, ProduceRules, Refusal, Validated, batches};
 use crate::types::time::wall_ms;
 use crate::types::{LeaderEpoch, Offset, TimestampMs};
 
-/// What the leader stamps on a batch.
-#[derive(Debug, Clone, Copy)]
-pub struct LeaderAppend {
-    pub leader_epoch: LeaderEpoch,
-    pub now_ms: TimestampMs,
+/// A batch of a client that keeps to the rules of the topic.
+#[derive(Debug)]
+pub struct ValidBatch<'a> {
+    bytes: &'a mut [u8],
+    validated: Validated,
+    now_ms: TimestampMs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,28 +33,41 @@ pub struct Appended {
 }
 
 impl PartitionLog {
-    /// Validates one batch (kafka-protocol.md 3.4), assigns offsets in place and writes it.
-    pub fn append_as_leader(
+    /// Validates one batch (kafka-protocol.md 3.4). Takes no lock: opening a batch, and compressing it anew where the
+    /// topic wants that, is the long part of an append.
+    pub fn validate<'a>(
         &self,
-        batch: &mut [u8],
-        stamp: LeaderAppend,
-    ) -> Result<Appended, AppendError> {
+        batch: &'a mut [u8],
+        now_ms: TimestampMs,
+    ) -> Result<ValidBatch<'a>, AppendError> {
         let config = self.config.load();
         let log_append_time = config.message_timestamp_type == TimestampType::LogAppendTime;
         let rules = ProduceRules {
-            now_ms: stamp.now_ms,
+            now_ms,
             size_max: config.max_message_bytes,
+            record_size_max: config.max_decompressed_message_bytes,
             compacted: config.cleanup_policy.compact,
             log_append_time,
             timestamp_before_max_ms: config.message_timestamp_before_max_ms,
             timestamp_after_max_ms: config.message_timestamp_after_max_ms,
+            compression: config.compression(),
         };
-        let header = record::validate(batch, &rules)?;
-        let (size, limit) = (header.size as u64, u64::from(config.segment_bytes));
+        let validated = record::validate(batch, &rules)?;
+        let (size, limit) = (validated.header.size as u64, u64::from(config.segment_bytes));
         if size > limit {
             return Err(AppendError::LargerThanSegment { size, limit });
         }
+        Ok(ValidBatch { bytes: batch, validated, now_ms })
+    }
 
+    /// Assigns offsets and writes, unless the batch was written before.
+    pub fn append_as_leader(
+        &self,
+        batch: ValidBatch<'_>,
+        leader_epoch: LeaderEpoch,
+    ) -> Result<Appended, AppendError> {
+        let ValidBatch { bytes, validated: Validated { header, mut rewritten }, now_ms } = batch;
+        let bytes = rewritten.as_deref_mut().unwrap_or(bytes);
         let mut writer = self.writer.lock();
         self.check_writable(&writer)?;
         let copy = writer.producers.check(&header)?;
@@ -61,8 +75,8 @@ impl PartitionLog {
             Some(copy) => (copy.base_offset(), copy.last_offset, copy.timestamp_ms),
             None => {
                 let base_offset = self.end_offset();
-                record::assign_offset(batch, base_offset, stamp.leader_epoch);
-                self.write(&mut writer, batch, &config, stamp.now_ms)?;
+                record::assign_offset(bytes, base_offset, leader_epoch);
+                self.write(&mut writer, bytes, &self.config.load(), now_ms)?;
                 let last_offset = base_offset + i64::from(header.last_offset_delta);
                 (base_offset, last_offset, header.max_timestamp_ms)
             }
@@ -71,7 +85,7 @@ impl PartitionLog {
         Ok(Appended {
             base_offset,
             last_offset,
-            log_append_time_ms: if log_append_time { timestamp_ms } else { -1 },
+            log_append_time_ms: if header.is_log_append_time() { timestamp_ms } else { -1 },
             log_start_offset: self.start_offset(),
             duplicate: copy.is_some(),
         })
@@ -84,7 +98,7 @@ impl PartitionLog {
         &self,
         bytes: &mut [u8],
         expected_end: Offset,
-        stamp: LeaderAppend,
+        leader_epoch: LeaderEpoch,
     ) -> Result<Appended, AppendError> {
         let mut next = expected_end;
         let mut first = None;
@@ -92,14 +106,14 @@ impl PartitionLog {
         while !rest.is_empty() {
             let batch = Batch::split_first(rest)?.0;
             batch.check_crc()?;
-            record::records(&batch, record::DECOMPRESSED_SIZE_MAX)?;
+            record::visit_timestamps(&batch, |_, _| ())?;
             let BatchHeader { base_offset, size, .. } = batch.header;
             if base_offset < next {
                 return Err(AppendError::NotNext { expected: next, found: base_offset });
             }
             first.get_or_insert(base_offset);
             next = batch.header.next_offset();
-            record::assign_offset(rest, base_offset, stamp.leader_epoch);
+            record::assign_offset(rest, base_offset, leader_epoch);
             rest = &mut std::mem::take(&mut rest)[size..];
         }
         let base_offset = first.ok_or(Refusal::Corrupt("no batch"))?;
@@ -111,7 +125,7 @@ impl PartitionLog {
             if end != expected_end {
                 return Err(AppendError::OtherEnd { end, expected: expected_end });
             }
-            self.write(&mut writer, bytes, &self.config.load(), stamp.now_ms)?;
+            self.write(&mut writer, bytes, &self.config.load(), wall_ms())?;
         }
         drop(writer);
         Ok(Appended {

@@ -23,7 +23,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-pub use append::{Appended, LeaderAppend};
+pub use append::{Appended, ValidBatch};
 pub(super) use flush::Dirty;
 pub(super) use open::{FoundLog, open_log};
 pub use read::TimestampedOffset;

@@ -4,7 +4,7 @@ use super::super::ReadError;
 use super::super::segment::Wanted;
 use super::super::slice::Slice;
 use super::PartitionLog;
-use crate::record::{Batch, DECOMPRESSED_SIZE_MAX, records};
+use crate::record::{Batch, visit_timestamps};
 use crate::types::{LeaderEpoch, Offset, TimestampMs};
 
 /// A record found by time.
@@ -84,22 +84,36 @@ impl PartitionLog {
             best = newest_record(&divided, start)?;
             from = divided.next_offset;
         }
-        let newest = self.with_segments(|segments| {
-            let mut newest: Option<(TimestampMs, Slice)> = None;
+        let best = self.with_segments(|segments| {
+            let mut best = best;
             for segment in segments.iter().take_while(|segment| segment.base_offset < upper) {
-                if let Some(candidate) = segment.find_newest_batch(from, upper)?
-                    && newest.as_ref().is_none_or(|newest| candidate.0 > newest.0)
-                {
-                    newest = Some(candidate);
+                let Some((max_ms, slice)) = segment.find_newest_batch(from, upper)? else {
+                    continue;
+                };
+                let is_newer = |than: Option<TimestampedOffset>, timestamp_ms| {
+                    than.is_none_or(|than| timestamp_ms > than.timestamp_ms)
+                };
+                if !is_newer(best, max_ms) {
+                    continue;
                 }
+                let newest = newest_record(&slice, from)?;
+                if newest.is_some_and(|newest| newest.timestamp_ms == max_ms) {
+                    best = newest;
+                    continue;
+                }
+                // The header promised too much, as that of a batch does whose records were compacted away.
+                segment.visit_batches(from, upper, |max_ms, slice| {
+                    if is_newer(best, max_ms)
+                        && let Some(newest) = newest_record(&slice, from)?
+                        && is_newer(best, newest.timestamp_ms)
+                    {
+                        best = Some(newest);
+                    }
+                    Ok(())
+                })?;
             }
-            Ok(newest)
+            Ok(best)
         })?;
-        if let Some((max_ms, slice)) = newest
-            && best.is_none_or(|best: TimestampedOffset| max_ms > best.timestamp_ms)
-        {
-            best = newest_record(&slice, from)?;
-        }
         Ok(best.filter(|best| best.timestamp_ms >= 0))
     }
 }
@@ -140,12 +154,10 @@ fn visit_records(
     let (batch, _) = Batch::split_first(&bytes)?;
     batch.check_crc()?;
     let leader_epoch = batch.header.leader_epoch;
-    for record in records(&batch, DECOMPRESSED_SIZE_MAX)?.iter() {
-        let record = record?;
-        if record.offset >= from {
-            let (offset, timestamp_ms) = (record.offset, record.timestamp_ms);
+    visit_timestamps(&batch, |offset, timestamp_ms| {
+        if offset >= from {
             visit(TimestampedOffset { timestamp_ms, offset, leader_epoch });
         }
-    }
+    })?;
     Ok(())
 }

@@ -241,6 +241,27 @@ impl Segment {
         Ok(newest.map(|batch| (batch.header.max_timestamp_ms, self.slice_of(&file, &batch))))
     }
 
+    /// Shows the batches that end at or after `from` and below `upper`, with the largest timestamp of each.
+    pub(in super::super) fn visit_batches(
+        &self,
+        from: Offset,
+        upper: Offset,
+        mut visit: impl FnMut(TimestampMs, Slice) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let file = self.file()?;
+        let size = self.size();
+        let Some(first) = self.find_batch(&file, from, size)? else {
+            return Ok(());
+        };
+        let mut scanner = Scanner::new(&file, first.position, size);
+        while let Some(batch) = self.next_batch(&mut scanner)?
+            && batch.header.last_offset() < upper
+        {
+            visit(batch.header.max_timestamp_ms, self.slice_of(&file, &batch))?;
+        }
+        Ok(())
+    }
+
     fn slice_of(&self, file: &Arc<File>, batch: &Scanned) -> Slice {
         Slice {
             file: Some(Arc::clone(file)),
