@@ -28,6 +28,8 @@ pub(super) enum FaultKind {
     PauseMajority,
     /// Each node after the other stops in good order and starts again
     RollingRestart,
+    /// A node ends as in a crash and loses its disks, and starts again with none
+    Wipe,
     /// Nothing passes between a node and the others
     Cut,
     /// Nothing passes between two nodes; both reach the others
@@ -44,6 +46,7 @@ pub(super) enum FaultKind {
 #[derive(Debug, Clone, Copy)]
 enum Means {
     Processes(Verb, Verb),
+    Disk,
     Network,
 }
 
@@ -55,14 +58,21 @@ impl FaultKind {
             }
             Self::Pause | Self::PauseMajority => Means::Processes(Verb::Pause, Verb::Resume),
             Self::Restart | Self::RollingRestart => Means::Processes(Verb::Stop, Verb::Start),
+            Self::Wipe => Means::Disk,
             Self::Cut | Self::CutPair | Self::Mute | Self::Deaf | Self::SlowLink => Means::Network,
         }
+    }
+
+    /// It takes a copy away for good: every record must have its other copies before, and afterwards again.
+    pub(super) fn needs_all_copies(self) -> bool {
+        self == Self::Wipe
     }
 
     pub(super) fn is_possible(self, victim: &Victim) -> bool {
         match self.means() {
             Means::Processes(begin, heal) => victim.can(begin) && victim.can(heal),
             Means::Network => victim.network().is_some() && victim.ids().len() > 1,
+            Means::Disk => victim.has_disks() && victim.ids().len() > 2,
         }
     }
 
@@ -98,6 +108,14 @@ impl Drawn {
                 tokio::time::sleep(self.lasts).await;
                 network.heal();
                 return Ok(());
+            }
+            (Means::Disk, _) => {
+                for &id in &self.targets {
+                    victim.act(Verb::Kill, id).await?;
+                    victim.wipe(id)?;
+                }
+                tokio::time::sleep(self.lasts).await;
+                return victim.act_on_all(Verb::Start, &self.targets).await;
             }
             (Means::Network, None) => {
                 return Err(Failure::usage("only our own cluster has a network that can be cut"));
@@ -165,7 +183,7 @@ impl Dice {
         let one = self.pick(ids)?;
         let other = self.pick(ids)?;
         let targets = match kind {
-            FaultKind::Kill | FaultKind::Pause | FaultKind::Restart => vec![one],
+            FaultKind::Kill | FaultKind::Pause | FaultKind::Restart | FaultKind::Wipe => vec![one],
             FaultKind::Cut | FaultKind::Mute | FaultKind::Deaf | FaultKind::SlowLink => vec![one],
             FaultKind::CutPair if other == one => ids.iter().copied().take(2).collect(),
             FaultKind::CutPair => vec![one, other],

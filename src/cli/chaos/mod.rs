@@ -33,7 +33,7 @@ use super::error::Failure;
 use super::output::{Output, Progress};
 use super::report_html;
 use crate::checker::{self, Begin, Event, Fault};
-use crate::client::{Client, ClientConfig, NewTopic};
+use crate::client::{Admin, Client, ClientConfig, NewTopic};
 use crate::types::{random, time};
 
 /// Break a cluster under load, and check that no promise was broken
@@ -196,7 +196,8 @@ async fn torment(
     };
     eprintln!("seed {seed}: {} for {:?}", names(&kinds), args.duration);
     let load = Load::start(plan, recorder.clone()).await?;
-    let broken = break_until_end(args, seed, victim, &kinds, &load, recorder).await;
+    let admin = client.admin();
+    let broken = break_until_end(args, seed, victim, &kinds, &load, &admin, recorder).await;
     eprintln!("healed; reading everything back");
     let read = load.finish().await;
     broken?;
@@ -213,6 +214,7 @@ async fn break_until_end(
     victim: &Victim,
     kinds: &[FaultKind],
     load: &Load,
+    admin: &Admin,
     recorder: &Recorder,
 ) -> Result<(), Failure> {
     let end = tokio::time::Instant::now() + args.duration;
@@ -228,7 +230,13 @@ async fn break_until_end(
     let mut shown = 0;
     while tokio::time::Instant::now() < end {
         let Some(drawn) = dice.draw(kinds, victim.ids()) else { break };
+        if drawn.kind.needs_all_copies() {
+            wait_for_all_copies(admin, args.nodes).await?;
+        }
         inflict(&drawn, victim, recorder).await?;
+        if drawn.kind.needs_all_copies() {
+            wait_for_all_copies(admin, args.nodes).await?;
+        }
         let acknowledged = load.acknowledged();
         progress.advance(acknowledged - shown);
         shown = acknowledged;
@@ -241,6 +249,30 @@ async fn break_until_end(
         }
     }
     Ok(())
+}
+
+/// Every replica is in sync, and every node votes.
+async fn wait_for_all_copies(admin: &Admin, nodes: u16) -> Result<(), Failure> {
+    const WITHIN: Duration = Duration::from_secs(120);
+    const PAUSE: Duration = Duration::from_millis(100);
+    let deadline = time::now() + WITHIN;
+    while time::now() < deadline {
+        if let (Ok(view), Ok(quorum)) =
+            (admin.describe_cluster().await, admin.quorum_status().await)
+        {
+            let mut partitions = view.topics.values().flat_map(|topic| &topic.partitions);
+            let is_whole =
+                partitions.all(|partition| partition.isr.len() == partition.replicas.len());
+            let is_quorum = quorum.voters.len() == usize::from(nodes) && quorum.learners.is_empty();
+            if is_whole && is_quorum {
+                return Ok(());
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Err(Failure::refused(format!(
+        "replicas or voters did not come back within {WITHIN:?}; `kontiki cluster status` says which"
+    )))
 }
 
 async fn inflict(drawn: &Drawn, victim: &Victim, recorder: &Recorder) -> Result<(), Failure> {

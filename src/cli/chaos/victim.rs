@@ -42,6 +42,20 @@ impl Victim {
         }
     }
 
+    pub(super) fn has_disks(&self) -> bool {
+        matches!(self, Self::Dev { .. })
+    }
+
+    /// Everything that a node of our own has stored is gone. It must not run.
+    pub(super) fn wipe(&self, id: i32) -> Result<(), Failure> {
+        let Self::Dev { data, .. } = self else {
+            return Err(Failure::usage("only the disks of our own cluster can be wiped"));
+        };
+        let node = data.join(format!("node-{id}"));
+        std::fs::remove_dir_all(&node)
+            .map_err(|error| Failure::refused(format!("cannot wipe {}: {error}", node.display())))
+    }
+
     pub(super) fn can(&self, verb: Verb) -> bool {
         match self {
             Self::Dev { .. } => true,
