@@ -15,6 +15,7 @@ use super::output::{Output, Progress, count, table};
 use crate::quorum::check;
 use crate::storage::inspect::{Fault, FileKind, Finding, is_partition, read, verify};
 use crate::storage::repair::{self, Repair, leftovers, repair_of};
+use crate::telemetry;
 use crate::types::random;
 
 /// Check the data directory of a stopped node, and mend what can be mended
@@ -41,6 +42,8 @@ pub(super) struct FsckArgs {
 }
 
 pub(super) fn run(args: &FsckArgs) -> Result<(), Failure> {
+    // Damage over which the store of the metadata log ends the process is logged before it does.
+    telemetry::init_logging();
     if !args.dir.is_dir() {
         return Err(Failure::refused(format!("{} is no directory", args.dir.display())));
     }

@@ -365,3 +365,20 @@ fn imported_batches_keep_their_offsets() {
         assert_eq!(imported.latest_epoch(), LeaderEpoch(4));
     }
 }
+
+#[test]
+fn what_compaction_took_out_is_not_missing() {
+    let disk = written(true);
+    let dir = disk.partition_path("t");
+    let files = verify(&dir).unwrap().files;
+    fs::remove_file(log(&dir, files.segments[1], "log")).unwrap();
+    for offset in files.snapshots {
+        fs::remove_file(log(&dir, offset, "snapshot")).unwrap();
+    }
+    let faults = |dir: &Path| -> Vec<Fault> {
+        verify(dir).unwrap().findings.iter().map(|finding| finding.fault).collect()
+    };
+    assert_eq!(faults(&dir), [Fault::Records]);
+    fs::write(disk.path().join("cleaner-offset-checkpoint"), "0\n1\nt 0 50\n").unwrap();
+    assert_eq!(faults(&dir), []);
+}

@@ -46,10 +46,12 @@ pub fn repair_of(finding: &Finding) -> Option<Repair> {
     }
 }
 
-/// What interrupted work left and nobody finishes. An interrupted swap is finished by the next start.
-pub fn leftovers(seen: &Verified) -> impl Iterator<Item = &PathBuf> {
-    let is_swap = |path: &Path| path.extension().is_some_and(|extension| extension == "swap");
-    seen.files.leftovers.iter().filter(move |path| !is_swap(path))
+/// What interrupted work left and nobody finishes. A swap of compacted segments is finished by the next start, which then
+/// needs all of it.
+pub fn leftovers(seen: &Verified) -> &[PathBuf] {
+    let leftovers = &seen.files.leftovers;
+    let is_swap = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "swap");
+    if leftovers.iter().any(is_swap) { &[] } else { leftovers }
 }
 
 /// Repairs a partition directory. Durable when it returns.

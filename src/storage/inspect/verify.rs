@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::super::checkpoint::{OffsetMap, parse_offsets};
 use super::super::fs::read_if_exists;
 use super::super::log::{EPOCHS, PARTITION_METADATA};
-use super::super::log_dir::{CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POINTS};
+use super::super::log_dir::{CLEAN_ENDS, CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POINTS};
 use super::super::producers::Producers;
 use super::super::segment::file_name;
 use super::super::{Error, Result};
@@ -94,6 +94,8 @@ struct Pass<'d> {
     is_clean: bool,
     /// Offsets are missing inside of batches or between them: the log was compacted.
     is_sparse: bool,
+    /// Segments before which offsets are missing, from this one on. Not lost if the log was compacted.
+    gaps: Vec<(PathBuf, Offset)>,
     epochs: Vec<(LeaderEpoch, Offset)>,
     last_epoch: LeaderEpoch,
     epoch_found: bool,
@@ -119,7 +121,8 @@ impl<'d> Pass<'d> {
             dir,
             recovery_point: offset(RECOVERY_POINTS)?.unwrap_or(0),
             is_clean: parent.join(CLEAN_SHUTDOWN).exists(),
-            is_sparse: false,
+            is_sparse: offset(CLEAN_ENDS)?.is_some(),
+            gaps: Vec::new(),
             epochs: Vec::new(),
             last_epoch: LeaderEpoch::NONE,
             epoch_found: false,
@@ -181,9 +184,8 @@ impl<'d> Pass<'d> {
             self.find(Fault::Records, &path, Some(0), reason);
         }
         let witness = self.seen.files.snapshots.binary_search(&expected).is_ok();
-        if index > 0 && base > expected && !self.is_sparse && !witness {
-            let reason = format!("offsets {expected} to {} are missing before it", base - 1);
-            self.find(Fault::Records, &path, Some(0), reason);
+        if index > 0 && base > expected && !witness {
+            self.gaps.push((path.clone(), expected));
         }
         let log = LogFile::open(&path)?;
         self.seen.size += log.size();
@@ -337,7 +339,11 @@ impl<'d> Pass<'d> {
                 Err(error) => Some(error.to_string()),
                 Ok(None) => Some("not a whole snapshot, or its checksum does not match".to_owned()),
                 // The batches of a producer may be gone by compaction, or lost.
-                Ok(Some(_)) if self.is_sparse || self.has_lost_records() => None,
+                Ok(Some(_))
+                    if self.is_sparse || self.has_lost_records() || !self.gaps.is_empty() =>
+                {
+                    None
+                }
                 Ok(Some(stated)) => {
                     let first = self.seen.files.segments.first().copied().unwrap_or(at);
                     self.producers.disagreement(&stated, first)
@@ -349,12 +355,12 @@ impl<'d> Pass<'d> {
         }
     }
 
-    /// The transaction index of a segment against its markers.
+    /// The transaction index of a segment against its markers. As long as transactions are not served, ours have none.
     fn transactions(&mut self, log: &Path, aborts: &[(ProducerId, Offset)]) {
         let path = log.with_extension("txnindex");
         let stated = match read(&path) {
             Ok(Content::Aborted(stated)) => stated,
-            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) if error.is_not_found() => return,
             Err(error) => return self.find_error(Fault::Index, &path, &error),
             Ok(_) => return,
         };
@@ -371,6 +377,12 @@ impl<'d> Pass<'d> {
     }
 
     fn finish(&mut self) {
+        if !self.is_sparse {
+            for (path, from) in std::mem::take(&mut self.gaps) {
+                let reason = format!("offsets from {from} on are missing before it");
+                self.find(Fault::Records, &path, Some(0), reason);
+            }
+        }
         let end = self.seen.end_offset;
         self.seen.uncommitted += self.open.len() as u64;
         self.compare_snapshots(end);
