@@ -40,6 +40,8 @@ keys! {
     DATA_DIR "data.dir" = "kontiki-data",
         "Directory of this node. Holds the metadata log, and the partition logs unless log.dirs says otherwise.";
     LOG_DIRS "log.dirs" = "", "Directories of partition logs, separated by commas; default: logs in data.dir.";
+    LOG_DIRS_MIN_FREE "log.dirs.min.free" = "",
+        "Free bytes in a log directory below which clients cannot write there; default: 268435456, at most 5 % of the disk.";
     VOTERS "controller.quorum.voters" = "",
         "Initial voters of the metadata quorum as ID@HOST:PORT of their peer listeners, separated by commas; a node that is not listed joins as a learner. Default: this node alone.";
     LISTENERS "listeners" = "127.0.0.1:9092", "Where clients connect, HOST:PORT.";
@@ -97,6 +99,8 @@ pub struct Config {
     pub node_id: NodeId,
     pub data_dir: PathBuf,
     pub log_dirs: Vec<PathBuf>,
+    /// `None`: what suits the file system.
+    pub log_dirs_min_free: Option<u64>,
     /// Peer listeners of the initial voters.
     pub voters: Vec<(NodeId, HostPort)>,
     pub client: Listener,
@@ -233,6 +237,9 @@ impl<'a> Reader<'a> {
         Config {
             node_id,
             log_dirs: if log_dirs.is_empty() { vec![data_dir.join("logs")] } else { log_dirs },
+            log_dirs_min_free: Some(self.text(LOG_DIRS_MIN_FREE))
+                .filter(|text| !text.is_empty())
+                .map(|_| self.parsed(LOG_DIRS_MIN_FREE, 0)),
             data_dir,
             voters,
             client: self.listener(LISTENERS, ADVERTISED_LISTENERS),

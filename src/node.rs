@@ -142,6 +142,7 @@ impl Node {
                 endpoints: endpoints.clone(),
                 rack: config.rack.clone(),
                 log_dirs: config.log_dirs.clone(),
+                log_dirs_min_free: config.log_dirs_min_free,
                 durability: config.durability,
                 retention_check_interval: config.retention_check_interval,
                 compaction: config.compaction.clone(),

@@ -18,6 +18,8 @@ pub struct BrokerConfig {
     pub endpoints: Endpoints,
     pub rack: Option<String>,
     pub log_dirs: Vec<PathBuf>,
+    /// Free bytes below which clients cannot write; `None`: what suits the file system.
+    pub log_dirs_min_free: Option<u64>,
     /// Of topics that do not say themselves.
     pub durability: Durability,
     /// How often retention may look at partitions.

@@ -34,6 +34,7 @@ impl Fixture {
             retention_check_interval: Duration::from_secs(300),
             recovery_threads: 1,
             compaction: CompactionConfig::default(),
+            min_free: Some(0),
             on_trouble: Arc::new(|| {}),
         };
         let (logs, _) = LogDirs::open(storage, Arc::new(|_| {})).expect("an empty directory");

@@ -74,15 +74,16 @@ impl Metrics {
     }
 
     /// From now on the figures that come from the image are shown.
-    pub(super) fn observe(&self, node_id: NodeId, publication: Arc<Publication>) {
+    pub(super) fn observe(&self, node_id: NodeId, publication: Arc<Publication>, logs: LogDirs) {
         // A second broker over the same metrics shows the first one's image.
-        let _ = self.observed.set(Observed { node_id, publication });
+        let _ = self.observed.set(Observed { node_id, publication, logs });
     }
 }
 
 struct Observed {
     node_id: NodeId,
     publication: Arc<Publication>,
+    logs: LogDirs,
 }
 
 impl fmt::Debug for Observed {
@@ -166,6 +167,16 @@ impl Collector for FromImage {
                 replicas.offline_directories,
             ),
             (
+                "full_log_directories",
+                "Log directories with less room than log.dirs.min.free, where clients cannot write",
+                observed.logs.full_count() as u64,
+            ),
+            (
+                "disk_stall_milliseconds",
+                "How long some log disk has not done what it was asked to do",
+                u64::try_from(observed.logs.stall().as_millis()).unwrap_or(u64::MAX),
+            ),
+            (
                 "metadata_applied_index",
                 "Last metadata index that all partitions here follow",
                 observed.publication.applied_index(),
@@ -180,13 +191,31 @@ impl Collector for FromImage {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::metadata::Durability;
+    use crate::storage::{CompactionConfig, StorageConfig};
 
     #[test]
     fn names_are_what_is_documented() {
         let (metrics, mut registry) = (Metrics::default(), Registry::default());
         metrics.register(&mut registry);
-        metrics.observe(NodeId(1), Arc::new(Publication::new()));
+        let directory = tempfile::tempdir().expect("a directory");
+        let (logs, _) = LogDirs::open(
+            StorageConfig {
+                dirs: vec![directory.path().to_owned()],
+                durability: Durability::Fsync,
+                retention_check_interval: Duration::from_secs(300),
+                recovery_threads: 1,
+                min_free: None,
+                compaction: CompactionConfig::default(),
+                on_trouble: Arc::new(|| {}),
+            },
+            Arc::new(|_| {}),
+        )
+        .expect("an empty directory");
+        metrics.observe(NodeId(1), Arc::new(Publication::new()), logs);
         metrics.produced_bytes.inc_by(5);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("into memory");

@@ -53,8 +53,8 @@ impl Broker {
         let offline = Arc::new(Offline::new(logs.clone(), news));
         let lives = Arc::new(Lives::new(logs.online(), config.durability));
         let publication = Arc::new(Publication::new());
-        config.metrics.observe(identity.node_id, publication.clone());
         config.metrics.observe_compaction(&logs);
+        config.metrics.observe(identity.node_id, publication.clone(), logs.clone());
         let (isr_changes, ticks) = (Arc::<IsrChanges>::default(), Arc::<Ticks>::default());
         let metrics = config.metrics.clone();
         let data = config.data.clone();
@@ -185,6 +185,7 @@ async fn open_logs(
         retention_check_interval: config.retention_check_interval,
         recovery_threads: std::thread::available_parallelism().map_or(2, Into::into),
         compaction: config.compaction.clone(),
+        min_free: config.log_dirs_min_free,
         on_trouble: Arc::new(move || news.notify_one()),
     };
     let registry = registry.clone();

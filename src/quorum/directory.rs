@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use super::reserve;
 use crate::codec::{self, Envelope};
 use crate::protocol::native::FormedCluster;
 use crate::types::{ClusterId, DirectoryId, NodeId, random};
@@ -97,12 +98,6 @@ impl MetaDirectory {
         let path = path.into();
         let io_error = |source| Error::Io { path: path.clone(), source };
         fs::create_dir_all(&path).map_err(io_error)?;
-        // Before anything is opened: the log store writes when it is opened, and may be damaged where it cannot.
-        let space = rustix::fs::statvfs(&path).map_err(|error| io_error(error.into()))?;
-        let free = space.f_bavail.saturating_mul(space.f_frsize);
-        if free < SPACE_MIN {
-            return Err(Error::Full { path, free });
-        }
         let lock = File::options()
             .create(true)
             .truncate(false)
@@ -113,6 +108,14 @@ impl MetaDirectory {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Error::Locked { path }),
             Err(TryLockError::Error(source)) => return Err(Error::Io { path, source }),
+        }
+        // Before anything is opened: the log store writes when it is opened, and may be damaged where it cannot.
+        let mut free = reserve::free(&path).map_err(io_error)?;
+        if free < SPACE_MIN && reserve::release(&path).map_err(io_error)? {
+            free = reserve::free(&path).map_err(io_error)?;
+        }
+        if free < SPACE_MIN {
+            return Err(Error::Full { path, free });
         }
         let stored = match read_identity(&path)? {
             Some(stored) => stored,

@@ -25,6 +25,7 @@ mod network;
 mod propose;
 #[doc(hidden)]
 pub mod raft;
+mod reserve;
 mod route;
 mod runtime;
 #[doc(hidden)]
@@ -133,6 +134,7 @@ impl Quorum {
         let QuorumConfig { directory, peer, fault, .. } = &config;
         let me = identity.directory_id.raft_node_id();
         let (log_path, snapshot_path) = directory.parts();
+        tokio::spawn(reserve::keep(directory.path().to_owned()));
         let opening = {
             let (log_path, snapshot_path) = (log_path.clone(), snapshot_path.clone());
             move || -> Result<_, directory::Error> {

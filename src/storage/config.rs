@@ -21,6 +21,8 @@ pub struct StorageConfig {
     /// Threads that recover partitions at start.
     pub recovery_threads: usize,
     pub compaction: CompactionConfig,
+    /// `log.dirs.min.free`; `None`: what suits the file system.
+    pub min_free: Option<u64>,
     pub on_trouble: OnTrouble,
 }
 

@@ -216,6 +216,11 @@ impl LogDirs {
         stalls.max().unwrap_or_default()
     }
 
+    /// In how many directories clients cannot write, because there is too little room.
+    pub fn full_count(&self) -> usize {
+        self.inner.dirs.iter().filter(|opened| opened.dir.room.is_full()).count()
+    }
+
     pub fn is_all_offline(&self) -> bool {
         self.inner.dirs.iter().all(|opened| opened.dir.offline().is_some())
     }

@@ -84,6 +84,11 @@ impl EpochCache {
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
+
+    /// It was not written after all.
+    pub(super) fn set_changed(&mut self) {
+        self.changed = true;
+    }
 }
 
 #[cfg(test)]

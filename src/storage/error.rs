@@ -38,6 +38,16 @@ impl Error {
         matches!(self, Self::Io { source, .. } if CODES.contains(&source.raw_os_error()))
     }
 
+    /// There was no room for it. A sync that says so has failed like any other: what was written may be lost.
+    pub fn is_full(&self) -> bool {
+        const CODES: [Option<i32>; 2] = [
+            Some(rustix::io::Errno::NOSPC.raw_os_error()),
+            Some(rustix::io::Errno::DQUOT.raw_os_error()),
+        ];
+        matches!(self, Self::Io { action, source, .. }
+            if !action.starts_with("sync") && CODES.contains(&source.raw_os_error()))
+    }
+
     pub(super) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -68,6 +78,8 @@ pub enum AppendError {
     /// Somebody else wrote, or it is another log.
     #[error("the log ends at {end}, not at {expected}")]
     OtherEnd { end: Offset, expected: Offset },
+    #[error("log directory {dir} has {free} bytes free, and log.dirs.min.free is {floor}")]
+    NoRoom { dir: PathBuf, free: u64, floor: u64 },
     #[error("the log is closed")]
     Closed,
     #[error(transparent)]
@@ -84,7 +96,7 @@ impl AppendError {
             Self::NotNext { .. } => ErrorCode::CorruptMessage,
             Self::OtherEnd { .. } => ErrorCode::InvalidRequest,
             Self::Closed => ErrorCode::NotLeaderOrFollower,
-            Self::Storage(_) => ErrorCode::KafkaStorageError,
+            Self::NoRoom { .. } | Self::Storage(_) => ErrorCode::KafkaStorageError,
         }
     }
 }

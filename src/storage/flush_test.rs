@@ -27,6 +27,7 @@ fn in_fsync_mode_the_durable_end_follows_and_says_so() {
         retention_check_interval: std::time::Duration::from_secs(300),
         recovery_threads: 1,
         compaction: CompactionConfig::default(),
+        min_free: Some(0),
         on_trouble: Arc::new(|| {}),
     };
     let on_durable = move |log: &super::PartitionLog| {
@@ -101,6 +102,7 @@ fn a_failed_write_takes_the_directory_offline_for_good() {
         retention_check_interval: std::time::Duration::from_secs(300),
         recovery_threads: 1,
         compaction: CompactionConfig::default(),
+        min_free: Some(0),
         on_trouble: Arc::new(move || {
             counter.fetch_add(1, Ordering::SeqCst);
         }),

@@ -60,7 +60,7 @@ pub(super) fn run(dir: &LogDir, on_durable: &OnDurable) {
             .and_then(|()| write_checkpoints(dir, &mut due))
             .and_then(|()| write_log_starts(dir, &mut due, on_durable));
         if let Err(error) = written {
-            dir.fail(error);
+            dir.fail_unless_full(error);
         }
         cool(dir, &mut due);
         remove_doomed(dir, &mut due);
@@ -112,16 +112,21 @@ fn write_checkpoints(dir: &LogDir, due: &mut Timetable) -> Result<()> {
         return Ok(());
     }
     due.checkpoints = now() + CHECKPOINT_INTERVAL;
-    if recovery_points {
-        dir.write_recovery_points()?;
-    }
+    let mut written = if recovery_points { dir.write_recovery_points() } else { Ok(()) };
     if high_watermarks {
-        dir.write_high_watermarks()?;
+        written = written.and_then(|()| dir.write_high_watermarks());
     }
     if clean_ends {
-        dir.write_clean_ends()?;
+        written = written.and_then(|()| dir.write_clean_ends());
     }
-    Ok(())
+    if written.is_err() {
+        // Where the disk is only full, they are written when there is room.
+        let mut chores = dir.chores.work.lock();
+        chores.recovery_points |= recovery_points;
+        chores.high_watermarks |= high_watermarks;
+        chores.clean_ends |= clean_ends;
+    }
+    written
 }
 
 /// Writes log starts, and deletes what is below them.
@@ -137,7 +142,12 @@ fn write_log_starts(dir: &LogDir, due: &mut Timetable, on_durable: &OnDurable) -
         return Ok(());
     }
     due.log_starts = now() + LOG_STARTS_INTERVAL;
-    dir.write_log_starts()?;
+    if let Err(error) = dir.write_log_starts() {
+        let mut chores = dir.chores.work.lock();
+        chores.log_starts = true;
+        chores.moved_starts.extend(moved);
+        return Err(error);
+    }
     for log in moved {
         on_durable(&log);
         match log.drop_below_start() {

@@ -21,6 +21,7 @@ use super::compaction::Compaction;
 use super::config::OnTrouble;
 use super::fs::{self, Durable};
 use super::progress::Progress;
+use super::room::Room;
 use super::{Error, PartitionLog, Result, StorageConfig};
 use crate::metadata::config::{Durability, TopicConfig};
 use crate::types::time::now;
@@ -52,6 +53,7 @@ pub(super) struct LogDir {
     /// Appends, and rounds of the flusher.
     pub(super) writes: Progress,
     pub(super) syncs: Progress,
+    pub(super) room: Room,
     pub(super) logs: Mutex<BTreeMap<TopicPartition, Arc<PartitionLog>>>,
     pub(super) flush: Queue<FlushQueue>,
     pub(super) chores: Queue<Chores>,
@@ -147,6 +149,7 @@ impl LogDir {
             on_trouble: Arc::clone(&config.on_trouble),
             writes: Progress::new(),
             syncs: Progress::new(),
+            room: Room::new(config.min_free),
             logs: Mutex::default(),
             flush: Queue::default(),
             chores: Queue::default(),
@@ -208,6 +211,15 @@ impl LogDir {
                 lossy: log.config().durability.unwrap_or(self.durability) == Durability::PageCache,
             }));
         }
+    }
+
+    /// As [`LogDir::fail`], for what leaves everything as it was and may be tried again when there is room.
+    pub(super) fn fail_unless_full(&self, error: Error) -> Error {
+        if error.is_full() {
+            tracing::warn!(dir = %self.path.display(), %error, "a log directory is full");
+            return error;
+        }
+        self.fail(error)
     }
 
     /// Asks the housekeeper to write the high watermarks in a while.
@@ -272,7 +284,7 @@ impl LogDir {
             .filter_map(|(offset, log)| Some((log.name().clone(), (*offset)?)))
             .collect();
         fs::replace(&self.path.join(file), format_offsets(&offsets).as_bytes(), Durable::Now)
-            .map_err(|error| self.fail(error))?;
+            .map_err(|error| self.fail_unless_full(error))?;
         for (offset, log) in written {
             on_written(&log, offset.unwrap_or(0));
         }

@@ -24,6 +24,7 @@ mod log_dir;
 mod producers;
 mod progress;
 pub mod repair;
+mod room;
 mod scan;
 mod segment;
 mod slice;

@@ -280,6 +280,7 @@ fn foreign_directories_are_left_alone_or_set_aside() {
         retention_check_interval: std::time::Duration::from_secs(300),
         recovery_threads: 1,
         compaction: CompactionConfig::default(),
+        min_free: Some(0),
         on_trouble: std::sync::Arc::new(|| {}),
     };
     let second = LogDirs::open(config, std::sync::Arc::new(|_| {})).map(|_| ());

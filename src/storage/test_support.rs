@@ -63,6 +63,7 @@ impl Disk {
             retention_check_interval: self.retention_check_interval,
             recovery_threads: 2,
             compaction: self.compaction.clone(),
+            min_free: Some(0),
             on_trouble: Arc::new(|| {}),
         };
         let (dirs, logs) = LogDirs::open(config, Arc::new(|_| {}))?;

@@ -43,6 +43,11 @@ impl Disks {
         &self.volumes[&id]
     }
 
+    pub(crate) fn all_run(&mut self) -> bool {
+        let ids = self.cluster.ids();
+        ids.into_iter().all(|id| self.cluster.node(id).is_running())
+    }
+
     /// The node that was killed.
     pub(crate) fn down(&mut self) -> i32 {
         let ids = self.cluster.ids();

@@ -16,4 +16,5 @@ mod volume;
 
 mod failing;
 mod frozen;
+mod full;
 mod power;

@@ -114,6 +114,25 @@ impl Volume {
         fs::write(&trigger, "1").unwrap_or_else(|error| panic!("{trigger}: {error}"));
     }
 
+    /// Somebody else takes what is free, but for so many bytes.
+    pub(crate) fn fill(&self, left: u64) {
+        let free = || {
+            let space = rustix::fs::statvfs(self.path()).expect("it is mounted");
+            space.f_bavail * space.f_frsize
+        };
+        let path = self.path().join("filler");
+        let mut filler = File::options().create(true).append(true).open(path).expect("opened");
+        for piece in [1 << 20, 1 << 12] {
+            let bytes = vec![1; piece];
+            while free() >= left + piece as u64 && filler.write_all(&bytes).is_ok() {}
+        }
+        filler.sync_all().expect("it has its room");
+    }
+
+    pub(crate) fn empty(&self) {
+        fs::remove_file(self.path().join("filler")).expect("it was there");
+    }
+
     /// Of an overcommitted one: takes away the room that is left.
     pub(crate) fn exhaust(&self) {
         let mut filler = File::create(self.directory.join("thin/filler")).expect("made");

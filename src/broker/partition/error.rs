@@ -74,6 +74,9 @@ impl FollowerError {
             Self::ForeignEpoch { .. } | Self::Malformed(_) => {
                 NextStep::SubscribeAfter(TROUBLE_BACKOFF)
             }
+            Self::Append(AppendError::Storage(error)) | Self::Storage(error) if error.is_full() => {
+                NextStep::SubscribeAfter(TROUBLE_BACKOFF)
+            }
             Self::Append(AppendError::Storage(_) | AppendError::Closed)
             | Self::Refused(FollowerRefusal::BelowHighWatermark { .. })
             | Self::Storage(_) => NextStep::AwaitImage,

@@ -64,6 +64,7 @@ impl Broker {
             retention_check_interval: std::time::Duration::from_secs(300),
             recovery_threads: 1,
             compaction: CompactionConfig::default(),
+            min_free: Some(0),
             on_trouble: Arc::new(|| panic!("trouble with a log directory")),
         };
         let registered: Arc<OnceLock<Arc<Partition>>> = Arc::default();

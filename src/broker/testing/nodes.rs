@@ -123,6 +123,7 @@ impl Nodes {
                 endpoints: Endpoints { client: here.clone(), peer: here.clone(), admin: here },
                 rack: None,
                 log_dirs,
+                log_dirs_min_free: Some(0),
                 durability,
                 retention_check_interval: Duration::from_secs(300),
                 compaction: CompactionConfig::default(),

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::super::checkpoint::{format_topic_id, parse_topic_id};
 use super::super::fs;
+use super::super::room;
 use super::super::segment::Segment;
 use super::super::{AppendError, Error, Result};
 use super::{PARTITION_METADATA, PartitionLog, Writer};
@@ -74,6 +75,7 @@ impl PartitionLog {
         let (base_offset, last_offset, timestamp_ms) = match copy {
             Some(copy) => (copy.base_offset(), copy.last_offset, copy.timestamp_ms),
             None => {
+                self.dir.room.take(&self.dir.path, size, room::Writer::Client)?;
                 let base_offset = self.end_offset();
                 record::assign_offset(bytes, base_offset, leader_epoch);
                 self.write(&mut writer, bytes, &self.config.load(), now_ms)?;
@@ -125,6 +127,7 @@ impl PartitionLog {
             if end != expected_end {
                 return Err(AppendError::OtherEnd { end, expected: expected_end });
             }
+            self.dir.room.take(&self.dir.path, bytes.len() as u64, room::Writer::Client)?;
             self.write(&mut writer, bytes, &self.config.load(), wall_ms())?;
         }
         drop(writer);
@@ -155,6 +158,7 @@ impl PartitionLog {
 
         let mut writer = self.writer.lock();
         self.check_writable(&writer)?;
+        self.dir.room.take(&self.dir.path, bytes.len() as u64, room::Writer::Follower)?;
         let first = Batch::split_first(bytes)?.0.header;
         let (found, expected) = (first.base_offset, self.end_offset());
         if found < expected {
@@ -177,6 +181,23 @@ impl PartitionLog {
         now_ms: TimestampMs,
     ) -> Result<(), AppendError> {
         let _under_way = self.dir.writes.begin();
+        let written = self.write_runs(writer, bytes, config, now_ms);
+        self.keep_warm();
+        if self.is_page_cache() {
+            self.flush_as_configured(config);
+        } else {
+            self.flush_soon();
+        }
+        written
+    }
+
+    fn write_runs(
+        &self,
+        writer: &mut Writer,
+        bytes: &[u8],
+        config: &TopicConfig,
+        now_ms: TimestampMs,
+    ) -> Result<(), AppendError> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let first = BatchHeader::parse(rest)?;
@@ -184,16 +205,10 @@ impl PartitionLog {
             let run_size = longest_run(&segment, rest, config, now_ms);
             let (run, after) = rest.split_at(run_size);
             let is_first = segment.size() == 0;
-            segment.append(run, config).map_err(|error| self.dir.fail(error))?;
+            segment.append(run, config).map_err(|error| self.dir.fail_unless_full(error))?;
             self.on_written(writer, run, now_ms);
             self.on_grown(writer, run_size, is_first);
             rest = after;
-        }
-        self.keep_warm();
-        if self.is_page_cache() {
-            self.flush_as_configured(config);
-        } else {
-            self.flush_soon();
         }
         Ok(())
     }
@@ -222,7 +237,7 @@ impl PartitionLog {
             None => self.make_directory(header.base_offset, now_ms),
             Some(active) if active.must_roll(header, 0, config, now_ms) => self
                 .roll(writer, active, header.base_offset, now_ms)
-                .map_err(|error| self.dir.fail(error)),
+                .map_err(|error| self.dir.fail_unless_full(error)),
             Some(active) => Ok(Arc::clone(active)),
         }
     }
@@ -239,7 +254,7 @@ impl PartitionLog {
                     return Err(Error::malformed(&self.path, "belongs to another topic"));
                 }
             }
-            Err(error) => return Err(self.dir.fail(error)),
+            Err(error) => return Err(self.dir.fail_unless_full(error)),
         }
         let make = || -> Result<Arc<Segment>> {
             // As few new names as can be: a thousand partitions may get their first records at once.
@@ -247,7 +262,7 @@ impl PartitionLog {
             fs::write(&file, &metadata, format_topic_id(self.topic_id).as_bytes(), 0)?;
             Ok(Arc::new(Segment::create(&self.path, base_offset, now_ms)?))
         };
-        let segment = make().map_err(|error| self.dir.fail(error))?;
+        let segment = make().map_err(|error| self.dir.fail_unless_full(error))?;
         self.flush.lock().on_directory_made();
         self.segments.store(Arc::new(vec![Arc::clone(&segment)]));
         Ok(segment)

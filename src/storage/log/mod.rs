@@ -282,8 +282,10 @@ impl PartitionLog {
             return Ok(());
         }
         let text = format_epochs(epochs.entries());
-        fs::replace(&self.path.join(EPOCHS), text.as_bytes(), Durable::Later)
-            .map_err(|error| self.dir.fail(error))
+        fs::replace(&self.path.join(EPOCHS), text.as_bytes(), Durable::Later).map_err(|error| {
+            epochs.set_changed();
+            self.dir.fail_unless_full(error)
+        })
     }
 
     /// Writes the producer state as of `offset`, the end of the log, and removes the oldest snapshots.

@@ -103,7 +103,7 @@ impl PartitionLog {
         let start_before = self.start_offset.swap(start, Ordering::AcqRel);
         if start < start_before {
             // A start that is ahead of the log would drop what is written there from now on.
-            self.dir.write_log_starts()?;
+            self.dir.write_log_starts().map_err(|error| self.dir.fail(error))?;
         } else if start > start_before {
             self.on_start_moved();
         }

@@ -252,13 +252,24 @@ impl Segment {
     pub(super) fn append(&self, bytes: &[u8], config: &TopicConfig) -> Result<()> {
         let position = self.state.lock().size;
         let file = self.file()?;
-        fs::write(&file, &self.path, bytes, position)?;
+        if let Err(error) = fs::write(&file, &self.path, bytes, position) {
+            if error.is_full() {
+                // A part of it may be there. The next batch goes to the same place, and recovery must not meet it.
+                fs::truncate(&file, &self.path, position)?;
+            }
+            return Err(error);
+        }
         let mut state = self.state.lock();
         for batch in batches(bytes) {
             let header = batch.expect("the caller parsed these batches").header;
             self.index(&mut state, &header, config.index_interval_bytes, true);
         }
-        self.spill(&mut state, |state| state.offsets.wants_spill() || state.times.wants_spill())
+        let wants_spill = |state: &State| state.offsets.wants_spill() || state.times.wants_spill();
+        match self.spill(&mut state, wants_spill) {
+            // The batch is there. Index entries wait in memory for the next time.
+            Err(error) if error.is_full() || error.is_resource_limit() => Ok(()),
+            spilled => spilled,
+        }
     }
 
     /// Takes note of the batch that lies at the end of what is known.
