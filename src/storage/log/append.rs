@@ -75,7 +75,7 @@ impl PartitionLog {
         let (base_offset, last_offset, timestamp_ms) = match copy {
             Some(copy) => (copy.base_offset(), copy.last_offset, copy.timestamp_ms),
             None => {
-                self.dir.room.take(&self.dir.path, size, room::Writer::Client)?;
+                self.dir.room.take(&self.dir.path, bytes.len() as u64, room::Writer::Client)?;
                 let base_offset = self.end_offset();
                 record::assign_offset(bytes, base_offset, leader_epoch);
                 self.write(&mut writer, bytes, &self.config.load(), now_ms)?;
