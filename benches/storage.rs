@@ -204,6 +204,7 @@ fn open(
         retention_check_interval: Duration::from_secs(300),
         recovery_threads: 1,
         compaction: CompactionConfig { enabled: false, ..CompactionConfig::default() },
+        min_free: Some(0),
         on_trouble: Arc::new(|| panic!("the disk failed")),
     };
     let (dirs, _) = LogDirs::open(config, on_durable).expect("opened");
