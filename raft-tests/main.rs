@@ -8,5 +8,6 @@ mod controller;
 mod election;
 mod formation;
 mod invariants;
+mod membership;
 mod snapshot;
 mod storage;

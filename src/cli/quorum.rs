@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 use super::connect::Connect;
 use super::error::Failure;
 use super::output::table;
+use crate::controller::ControllerRequest;
 use crate::protocol::native::{QuorumMember, QuorumStatus};
+use crate::types::NodeId;
 
-/// See the metadata quorum
+/// See and change the metadata quorum
 #[derive(Debug, Args)]
 pub(super) struct QuorumArgs {
     #[command(flatten)]
@@ -22,11 +24,33 @@ enum QuorumCommand {
     /// Leader, term, voters and learners, with how far each is behind
     #[command(after_help = "Example:\n  kontiki quorum status --output json")]
     Status,
+    /// Make a node that has caught up a voter
+    #[command(after_help = "Example:\n  kontiki quorum add 4")]
+    Add { node: i32 },
+    /// Make a voter a learner: it still gets all metadata, and does not count any more
+    #[command(after_help = "Example:\n  kontiki quorum remove 2")]
+    Remove { node: i32 },
+    /// Make another voter the active controller
+    #[command(after_help = "Example:\n  kontiki quorum transfer 3")]
+    Transfer { node: i32 },
 }
 
 pub(super) async fn run(args: QuorumArgs) -> Result<(), Failure> {
-    let QuorumCommand::Status = args.command;
-    let status = args.connect.client().await?.admin().quorum_status().await?;
+    let admin = args.connect.client().await?.admin();
+    let request = match args.command {
+        QuorumCommand::Status => None,
+        QuorumCommand::Add { node } => Some(ControllerRequest::AddVoter { node_id: NodeId(node) }),
+        QuorumCommand::Remove { node } => {
+            Some(ControllerRequest::RemoveVoter { node_id: NodeId(node) })
+        }
+        QuorumCommand::Transfer { node } => {
+            Some(ControllerRequest::TransferController { node_id: NodeId(node) })
+        }
+    };
+    if let Some(request) = request {
+        admin.change_quorum(request).await?;
+    }
+    let status = admin.quorum_status().await?;
     args.connect.output.print(&to_json(&status), || to_text(&status))?;
     match status.leader_id {
         Some(_) => Ok(()),

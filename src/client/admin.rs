@@ -317,6 +317,15 @@ impl Admin {
         }
     }
 
+    /// Adds or removes a voter, or moves the active controller; `request` says which. Returns when it is done, a
+    /// transfer when it is under way.
+    pub async fn change_quorum(&self, request: ControllerRequest) -> Result<(), Error> {
+        match self.submit(request).await?.reply {
+            ControllerReply::Done => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+
     /// Elects the first replicas of a topic's partitions, or of all topics. Returns how many leaders moved, and why
     /// others could not.
     pub async fn elect_preferred(

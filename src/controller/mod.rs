@@ -34,6 +34,7 @@ pub use request::*;
 pub use turn::{PendingReply, Turn};
 
 use crate::metadata::{MetadataImage, MetadataRecord};
+use crate::protocol::ErrorCode;
 use crate::types::{BrokerEpoch, ClusterId, MetadataIndex, NodeId, TimestampMs, TopicIdPartition};
 
 /// What a request does: facts for the log, and an answer.
@@ -167,6 +168,12 @@ fn decide_call(
         ControllerRequest::UnregisterBroker { node_id } => brokers::unregister(image, *node_id),
         ControllerRequest::ElectLeaders { partitions } => {
             Ok(preferred::elect(image, partitions.as_deref()))
+        }
+        ControllerRequest::AddVoter { .. }
+        | ControllerRequest::RemoveVoter { .. }
+        | ControllerRequest::TransferController { .. } => {
+            let reason = "the membership of the quorum is not decided by records";
+            Err(Refusal::new(ErrorCode::InvalidRequest, reason))
         }
         ControllerRequest::Reassign { partitions } => Ok(reassignment::reassign(image, partitions)),
         ControllerRequest::ReportOffline(request) => offline::report(image, request),

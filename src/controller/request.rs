@@ -74,12 +74,24 @@ pub enum ControllerRequest {
     Reassign {
         partitions: Vec<Reassignment>,
     },
+    /// Makes a learner of the quorum a voter. Carried out by the active controller without a record: the membership is Raft's.
+    AddVoter {
+        node_id: NodeId,
+    },
+    /// Makes a voter a learner.
+    RemoveVoter {
+        node_id: NodeId,
+    },
+    /// Another voter becomes the active controller.
+    TransferController {
+        node_id: NodeId,
+    },
 }
 
 /// The answer to the request of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ControllerReply {
-    /// To what the controller asks of itself.
+    /// To what the controller asks of itself, and to changes of the quorum.
     Done,
     RegisterBroker {
         broker_epoch: BrokerEpoch,

@@ -188,6 +188,11 @@ fn describe(request: &ControllerRequest) -> String {
         }
         ControllerRequest::Drain { node_id } => format!("drain broker {node_id}"),
         ControllerRequest::UnregisterBroker { node_id } => format!("unregister broker {node_id}"),
+        ControllerRequest::AddVoter { node_id } => format!("add voter {node_id}"),
+        ControllerRequest::RemoveVoter { node_id } => format!("remove voter {node_id}"),
+        ControllerRequest::TransferController { node_id } => {
+            format!("transfer the controller to {node_id}")
+        }
         ControllerRequest::ElectLeaders { .. } => "elect first replicas".to_owned(),
         ControllerRequest::Reassign { partitions } => {
             format!("reassign {} partitions", partitions.len())

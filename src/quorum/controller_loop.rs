@@ -350,6 +350,11 @@ impl ControllerLoop {
                     }
                 });
             }
+            ControllerRequest::AddVoter { .. }
+            | ControllerRequest::RemoveVoter { .. }
+            | ControllerRequest::TransferController { .. } => {
+                self.change_quorum(&call.request, answering);
+            }
             _ => self.enqueue(DecisionRequest::Call(call), Some(answering)),
         }
     }

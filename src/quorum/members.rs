@@ -1,4 +1,4 @@
-//! Who takes part in the quorum: nodes that join, and voters that lost their disk.
+//! Who takes part in the quorum: nodes that join, voters that lost their disk, and voters that come and go on request.
 //!
 //! A wiped disk is a new Raft node (design D4). Under the node id of a voter that is gone it joins as a learner, and when it
 //! has caught up it takes that voter's place; the old disk is no member from then on. Nothing has to be done by hand.
@@ -7,18 +7,24 @@
 //! replaced. A change is made only when the majority that follows from it is there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
+use openraft::type_config::alias::StoredMembershipOf;
 use openraft::{ChangeMembers, Instant as _};
+use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::Inner;
-use super::controller_loop::ControllerLoop;
-use super::raft::Member;
+use super::controller_loop::{Answering, ControllerLoop, Unanswered};
+use super::raft::{Member, TypeConfig};
+use super::transport::Transport;
+use crate::controller::{ControllerReply, ControllerRequest, Refusal};
 use crate::net::ProbeOutcome;
+use crate::protocol::ErrorCode;
 use crate::protocol::native::{JoinReply, JoinRequest, NodeHello, WireError};
-use crate::types::RaftNodeId;
+use crate::types::{NodeId, RaftNodeId};
 
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 /// A learner that is no more entries behind has caught up.
@@ -116,51 +122,230 @@ impl ControllerLoop {
             return;
         }
         let Some(voters) = self.voters_without_lost() else { return };
-        let raft = self.tools.raft.clone();
+        let (raft, present) = (self.tools.raft.clone(), self.present());
         self.membership_change = Some(tokio::spawn(async move {
-            info!(?voters, "a voter that lost its disk is replaced");
-            let replaced = raft.change_membership(Change::ReplaceAllVoters(voters), false).await;
-            if let Err(error) = replaced {
-                warn!(%error, "the voter was not replaced; it is tried again");
+            info!(?voters, "a voter that lost its disk is to be replaced");
+            let replaced = match present.check_majorities(&voters).await {
+                Ok(()) => {
+                    let change = Change::ReplaceAllVoters(voters);
+                    let changed = raft.change_membership(change, false).await;
+                    changed.map(|_| ()).map_err(|error| error.to_string())
+                }
+                Err(reason) => Err(reason),
+            };
+            if let Err(reason) = replaced {
+                warn!(reason, "the voter was not replaced; it is tried again");
             }
         }));
     }
 
+    /// What an operator asks for. The answer comes when it is done.
+    pub(super) fn change_quorum(&mut self, request: &ControllerRequest, answering: Answering) {
+        let raft = self.tools.raft.clone();
+        let change = match self.plan(request) {
+            Ok(change) => change,
+            Err(reason) => {
+                let refusal = Refusal::new(ErrorCode::InvalidRequest, reason);
+                let _ = answering.send(Ok(Err(refusal)));
+                return;
+            }
+        };
+        let present = self.present();
+        let work = tokio::spawn(async move {
+            let done = match change {
+                Planned::Nothing => Ok(()),
+                Planned::Voters(voters) => {
+                    if let Err(reason) = present.check_majorities(&voters).await {
+                        let refusal = Refusal::new(ErrorCode::InvalidRequest, reason);
+                        let _ = answering.send(Ok(Err(refusal)));
+                        return;
+                    }
+                    info!(?voters, "the voters of the quorum change");
+                    let change = Change::ReplaceAllVoters(voters);
+                    let changed = raft.change_membership(change, true).await;
+                    changed.map(|_| ()).map_err(|error| error.to_string())
+                }
+                Planned::Leader(id) => {
+                    let transferred = raft.trigger().transfer_leader(id).await;
+                    transferred.map_err(|error| error.to_string())
+                }
+            };
+            let _ = answering.send(match done {
+                Ok(()) => Ok(Ok(ControllerReply::Done)),
+                // It may be done by the next controller, or have been done before the failure.
+                Err(reason) => {
+                    warn!(reason, "the quorum was not changed");
+                    Err(Unanswered::Unknown)
+                }
+            });
+        });
+        self.membership_change = Some(work);
+    }
+
+    /// Or the reason to refuse.
+    fn plan(&self, request: &ControllerRequest) -> Result<Planned, String> {
+        if self.membership_change.as_ref().is_some_and(|change| !change.is_finished()) {
+            return Err("another change of the quorum is under way; try again".to_owned());
+        }
+        let quorum = self.present();
+        let id_of = |node_id: NodeId| {
+            let id = quorum.members.nodes().find(|(_, member)| member.node_id == node_id);
+            id.map(|(id, _)| *id)
+                .ok_or_else(|| format!("node {node_id} is no member of the cluster"))
+        };
+        match *request {
+            ControllerRequest::AddVoter { node_id } => {
+                let id = id_of(node_id)?;
+                if quorum.voters.contains(&id) {
+                    return Ok(Planned::Nothing);
+                }
+                if !quorum.is_heard(id) || !quorum.has_caught_up(id) {
+                    return Err(format!(
+                        "node {node_id} has not caught up with the metadata log; `kontiki quorum status` shows its lag"
+                    ));
+                }
+                let mut voters = quorum.voters.clone();
+                voters.insert(id);
+                Ok(Planned::Voters(voters))
+            }
+            ControllerRequest::RemoveVoter { node_id } => {
+                let id = id_of(node_id)?;
+                if !quorum.voters.contains(&id) {
+                    return Ok(Planned::Nothing);
+                }
+                if id == quorum.me {
+                    return Err(format!(
+                        "node {node_id} is the active controller; `kontiki quorum transfer` moves that first"
+                    ));
+                }
+                let mut voters = quorum.voters.clone();
+                voters.remove(&id);
+                Ok(Planned::Voters(voters))
+            }
+            ControllerRequest::TransferController { node_id } => {
+                let id = id_of(node_id)?;
+                if id == quorum.me {
+                    return Ok(Planned::Nothing);
+                }
+                if !quorum.voters.contains(&id) {
+                    return Err(format!(
+                        "node {node_id} does not vote; `kontiki quorum add` changes that"
+                    ));
+                }
+                if !quorum.is_heard(id) {
+                    return Err(format!("node {node_id} does not answer"));
+                }
+                Ok(Planned::Leader(id))
+            }
+            _ => Err("no change of the quorum".to_owned()),
+        }
+    }
+
     /// The voters after one replacement; `None` when none is due.
     fn voters_without_lost(&self) -> Option<BTreeSet<RaftNodeId>> {
-        let membership = self.server.borrow_watched().membership_config.clone();
-        let voters: BTreeSet<RaftNodeId> = membership.voter_ids().collect();
-        let successors: Vec<(RaftNodeId, RaftNodeId)> = membership
-            .nodes()
-            .filter(|(id, _)| !voters.contains(id))
-            .filter_map(|(id, member)| {
-                let is_former = |voter: &&RaftNodeId| {
-                    membership.get_node(voter).is_some_and(|m| m.node_id == member.node_id)
-                };
-                Some((*id, *voters.iter().find(is_former)?))
-            })
-            .collect();
+        let server = self.server.borrow_watched();
+        if server.membership_config.nodes().count() == server.membership_config.voter_ids().count()
+        {
+            return None;
+        }
+        drop(server);
+        let quorum = self.present();
+        let learners = quorum.members.nodes().filter(|(id, _)| !quorum.voters.contains(id));
+        let successors = learners.filter_map(|(id, learner)| {
+            let former = quorum.voters.iter().find(|voter| {
+                quorum.members.get_node(voter).is_some_and(|m| m.node_id == learner.node_id)
+            });
+            Some((*id, *former?))
+        });
+        successors.into_iter().find_map(|(new, old)| {
+            let mut next = quorum.voters.clone();
+            next.remove(&old);
+            next.insert(new);
+            let is_due = quorum.is_heard(new) && quorum.has_caught_up(new) && !quorum.is_heard(old);
+            is_due.then_some(next)
+        })
+    }
+}
+
+enum Planned {
+    Nothing,
+    /// Who shall vote.
+    Voters(BTreeSet<RaftNodeId>),
+    Leader(RaftNodeId),
+}
+
+/// The quorum as the active controller sees it at one moment.
+struct Present {
+    me: RaftNodeId,
+    members: Arc<StoredMembershipOf<TypeConfig>>,
+    voters: BTreeSet<RaftNodeId>,
+    heard: BTreeSet<RaftNodeId>,
+    caught_up: BTreeSet<RaftNodeId>,
+    transport: Transport,
+}
+
+impl ControllerLoop {
+    fn present(&self) -> Present {
+        let (me, members) = {
+            let server = self.server.borrow_watched();
+            (server.id, server.membership_config.clone())
+        };
         let data = self.tools.raft.data_metrics();
         let data = data.borrow_watched();
-        let me = self.server.borrow_watched().id;
-        let is_heard = |id: &RaftNodeId| {
-            let acked = data.heartbeat.as_ref().and_then(|heartbeats| *heartbeats.get(id)?);
-            *id == me || acked.is_some_and(|acked| acked.elapsed() < SILENCE)
-        };
+        let acked = |id: &RaftNodeId| *data.heartbeat.as_ref()?.get(id)?;
+        let is_heard =
+            |id: &RaftNodeId| *id == me || acked(id).is_some_and(|acked| acked.elapsed() < SILENCE);
+        let last = data.last_log.as_ref().map_or(0, |last| last.index);
         let has_caught_up = |id: &RaftNodeId| {
             let matched = data.replication.as_ref().and_then(|all| (*all.get(id)?).as_ref());
-            let last = data.last_log.as_ref().map_or(0, |last| last.index);
             matched.is_some_and(|matched| last.saturating_sub(matched.index) <= LAG_MAX)
         };
-        successors.into_iter().find_map(|(new, old)| {
-            let mut next = voters.clone();
-            next.remove(&old);
-            // The old majority has to agree as well, without the one that is gone.
-            let left = next.iter().filter(|id| is_heard(id)).count();
-            next.insert(new);
-            let is_due = is_heard(&new) && has_caught_up(&new) && !is_heard(&old);
-            let has_majorities = left > voters.len() / 2 && left + 1 > next.len() / 2;
-            (is_due && has_majorities).then_some(next)
-        })
+        let those = |holds: &dyn Fn(&RaftNodeId) -> bool| {
+            members.nodes().map(|(id, _)| *id).filter(|id| holds(id)).collect()
+        };
+        let (heard, caught_up) = (those(&is_heard), those(&has_caught_up));
+        let voters = members.voter_ids().collect();
+        let transport = self.tools.transport.clone();
+        Present { me, voters, heard, caught_up, members, transport }
+    }
+}
+
+impl Present {
+    fn is_heard(&self, id: RaftNodeId) -> bool {
+        self.heard.contains(&id)
+    }
+
+    fn has_caught_up(&self, id: RaftNodeId) -> bool {
+        self.caught_up.contains(&id)
+    }
+
+    /// Both memberships have to agree to a change. Begun without a majority that is there now, it would stop the quorum.
+    async fn check_majorities(&self, next: &BTreeSet<RaftNodeId>) -> Result<(), String> {
+        let mut probes = JoinSet::new();
+        for id in self.voters.union(next).copied().filter(|id| *id != self.me) {
+            let Some(peer) = self.members.get_node(&id).map(|member| member.peer.clone()) else {
+                continue;
+            };
+            let transport = self.transport.clone();
+            probes.spawn(async move {
+                let outcome = transport.probe(&peer, PROBE_TIMEOUT).await;
+                matches!(outcome, ProbeOutcome::Alive(_)).then_some(id)
+            });
+        }
+        let mut there = BTreeSet::from([self.me]);
+        while let Some(answered) = probes.join_next().await {
+            there.extend(answered.ok().flatten());
+        }
+        for voters in [&self.voters, next] {
+            // An old disk answers by its successor, which is another member.
+            let count = voters.intersection(&there).filter(|id| self.is_heard(**id)).count();
+            if count <= voters.len() / 2 {
+                return Err(format!(
+                    "only {count} of {} voters answer: the change could not be agreed on",
+                    voters.len()
+                ));
+            }
+        }
+        Ok(())
     }
 }

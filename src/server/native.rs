@@ -259,7 +259,10 @@ impl Service {
             | ControllerRequest::Drain { .. }
             | ControllerRequest::UnregisterBroker { .. }
             | ControllerRequest::ElectLeaders { .. }
-            | ControllerRequest::Reassign { .. } => {}
+            | ControllerRequest::Reassign { .. }
+            | ControllerRequest::AddVoter { .. }
+            | ControllerRequest::RemoveVoter { .. }
+            | ControllerRequest::TransferController { .. } => {}
             ControllerRequest::RegisterBroker(_)
             | ControllerRequest::Heartbeat(_)
             | ControllerRequest::AlterPartition(_)
