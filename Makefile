@@ -1,6 +1,6 @@
 # Needs Rust (see rust-version in Cargo.toml) and a C compiler, nothing else. ARGS goes to the command that a target runs.
 
-.PHONY: run test test-disk power-loss check fix raft-test cluster chaos bench doc clean
+.PHONY: run test test-disk power-loss check fix raft-test cluster chaos bench bench-storage fuzz doc clean
 
 # Three nodes on localhost, in the foreground. Ctrl-C stops them. `make run ARGS="--ephemeral"`.
 run:
@@ -47,6 +47,14 @@ cluster:
 DURATION ?= 5m
 chaos:
 	cargo run --release --locked -- chaos --duration $(DURATION) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+# Damaged batches, indexes, snapshots and segments, for SECONDS each. A failure prints its seed; SEED begins with it.
+fuzz:
+	KONTIKI_FUZZ_SECONDS=$(SECONDS) KONTIKI_FUZZ_SEED=$(SEED) cargo test --release --locked --lib fuzz_ -- --nocapture $(ARGS)
+
+# What storage costs beside the least that could do its work. `make bench-storage ARGS=append` runs one part.
+bench-storage:
+	cargo bench --locked --bench storage -- $(ARGS)
 
 # Throughput, latency and failover of a three-node cluster on this machine, by our own client.
 bench:

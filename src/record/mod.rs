@@ -26,5 +26,10 @@ pub use records::{Record, Records, records, visit_timestamps};
 pub use selection::{KeyedRecord, Selection, select, without_records};
 pub use validate::{ProduceRules, Validated, validate};
 
+#[cfg(test)]
+pub(crate) mod fuzz;
+#[cfg(test)]
+mod fuzz_test;
+
 /// No batch is decompressed to more than this on a broker.
 pub const DECOMPRESSED_SIZE_MAX: usize = 128 << 20;

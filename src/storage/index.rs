@@ -171,10 +171,11 @@ pub(super) fn find_on_disk<E: Entry>(
     }
     let search = || -> io::Result<Option<E>> {
         let file = File::open(path)?;
-        match search(&file, count, holds)?.checked_sub(1) {
-            None => Ok(None),
-            Some(index) => read_entries(&file, index, 1).map(|entries| entries.first().copied()),
-        }
+        let Some(index) = search(&file, count, &holds)?.checked_sub(1) else {
+            return Ok(None);
+        };
+        // In a damaged index, whose entries do not ascend, a search may end anywhere.
+        Ok(read_entries(&file, index, 1)?.into_iter().next().filter(holds))
     };
     search().map_err(Error::io("read", path))
 }

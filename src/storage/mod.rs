@@ -33,6 +33,8 @@ mod start;
 #[cfg(test)]
 mod flush_test;
 #[cfg(test)]
+mod fuzz_test;
+#[cfg(test)]
 mod inspect_test;
 #[cfg(test)]
 mod model_test;

@@ -1,0 +1,60 @@
+//! Seeded damage to valid bytes: what `make fuzz` runs for long, and `make test` for a moment.
+
+use std::time::Duration;
+
+use crate::types::time;
+
+/// The same seed gives the same numbers.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound.max(1) as u64) as usize
+    }
+
+    /// A few bits, bytes, numbers or whole ranges are not what they were.
+    pub(crate) fn damage(&mut self, bytes: &mut Vec<u8>) {
+        const BORDERS: [u8; 7] = [0, 1, 0x7f, 0x80, 0xfe, 0xff, 2];
+        for _ in 0..=self.below(3) {
+            let at = self.below(bytes.len());
+            match self.below(7) {
+                0 => bytes.truncate(at),
+                1 => bytes.extend_from_within(at..),
+                2 => drop(bytes.drain(at..(at + 1 + self.below(8)).min(bytes.len()))),
+                3 => bytes[at..].iter_mut().take(4).for_each(|byte| *byte = 0xff),
+                _ if bytes.is_empty() => {}
+                4 => bytes[at] = BORDERS[self.below(BORDERS.len())],
+                5 => bytes[at] = self.below(256).to_le_bytes()[0],
+                _ => bytes[at] ^= 1 << self.below(8),
+            }
+        }
+    }
+}
+
+/// Calls `round` with one seed after the other: `rounds` of them, or for `KONTIKI_FUZZ_SECONDS`. A failure names its seed,
+/// with which `KONTIKI_FUZZ_SEED` begins.
+pub(crate) fn fuzz(rounds: u64, mut round: impl FnMut(&mut Random)) {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let seconds = number("KONTIKI_FUZZ_SECONDS").map(Duration::from_secs);
+    let of_today = || seconds.map_or(0, |_| time::wall_ms().unsigned_abs() << 20);
+    let first = number("KONTIKI_FUZZ_SEED").unwrap_or_else(of_today);
+    let started = time::now();
+    let goes_on = |n: u64| seconds.map_or(n < rounds, |limit| started.elapsed() < limit);
+    for seed in (0..).take_while(|&n| goes_on(n)).map(|n| first.wrapping_add(n)) {
+        let failure = SaySeed(seed);
+        round(&mut Random(seed));
+        std::mem::forget(failure);
+    }
+}
+
+struct SaySeed(u64);
+
+impl Drop for SaySeed {
+    fn drop(&mut self) {
+        eprintln!("failed with KONTIKI_FUZZ_SEED={}", self.0);
+    }
+}
