@@ -204,11 +204,18 @@ impl Report {
             self.issues.push(Issue::new("identity", path, reason, Plan::Advice(advice)));
         }
         self.issues.extend(seen.findings.iter().map(|finding| Issue::of(path, finding)));
-        // What makes files anew reads all of the log.
-        let is_lost = seen.findings.iter().any(|finding| finding.fault == Fault::Records);
-        for issue in self.issues.iter_mut().filter(|issue| is_lost && issue.path.starts_with(path))
-        {
-            if matches!(issue.plan, Plan::Repair(_, Repair::RewriteEpochs | Repair::Reindex(_))) {
+        // What makes files anew must be able to read what they tell of.
+        let lost: Vec<&Finding> =
+            seen.findings.iter().filter(|finding| finding.fault == Fault::Records).collect();
+        for issue in self.issues.iter_mut().filter(|issue| issue.path.starts_with(path)) {
+            let needs_lost = match issue.plan {
+                Plan::Repair(_, Repair::RewriteEpochs) => !lost.is_empty(),
+                Plan::Repair(_, Repair::Reindex(_)) => {
+                    lost.iter().any(|lost| lost.path.file_stem() == issue.path.file_stem())
+                }
+                _ => false,
+            };
+            if needs_lost {
                 issue.plan = Plan::Advice(FROM_REPLICA);
             }
         }

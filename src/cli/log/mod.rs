@@ -34,7 +34,7 @@ enum LogCommand {
     Dump(dump::DumpArgs),
     /// Check every batch, and everything beside the batches against them
     #[command(
-        after_help = "Example:\n  kontiki log verify kontiki-data/node-1/logs\n\nExit code 10 when something is wrong. Changes nothing; `kontiki fsck` mends what can be mended."
+        after_help = "Example:\n  kontiki log verify kontiki-data/node-1/logs\n\nExit code 10 when something is wrong. Changes nothing; `kontiki fsck` mends what can be mended. Of a running node, the end of a log may be seen half written."
     )]
     Verify(verify::VerifyArgs),
     /// Count records, bytes, codecs, producers and epochs
