@@ -282,3 +282,28 @@ async fn an_offline_directory_takes_its_replicas_out_of_service_and_no_others() 
     until("all are in sync", || (0..PARTITIONS).all(|p| in_sync(&nodes, p))).await;
     assert!(nodes.controller.image().offline.is_empty());
 }
+
+#[tokio::test]
+async fn deleted_records_stay_deleted_when_the_leader_dies() {
+    let mut nodes = Nodes::start(3, Durability::Fsync).await;
+    let id = first_of(nodes.create_topic(NodeId(1), "t", 1, 3).await);
+    for number in 0..5 {
+        nodes.produce(id, &number.to_string(), -1).await.expect("acknowledged");
+    }
+    let old_leader = nodes.leader(id);
+    let trimmed = nodes.broker(old_leader).delete_records(vec![(id, 3)], LONG).await;
+    assert_eq!(trimmed, [Ok(3)]);
+    for broker in nodes.brokers() {
+        assert_eq!(broker.partition(id).expect("held").log().durable_start_offset(), 3);
+    }
+    nodes.kill(old_leader);
+    let leader = nodes.leader(id);
+    assert_ne!(leader, old_leader);
+    nodes.produce_surely(id, "after").await;
+    let partition = nodes.broker(leader).partition(id).expect("held");
+    assert_eq!(partition.log().start_offset(), 3);
+    // Who is dead is not waited for.
+    let trimmed = nodes.broker(leader).delete_records(vec![(id, 5), (id, 99)], LONG).await;
+    assert_eq!(trimmed[0], Ok(5));
+    assert_eq!(trimmed[1].as_ref().unwrap_err().code, ErrorCode::OffsetOutOfRange);
+}

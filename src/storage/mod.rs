@@ -43,6 +43,8 @@ mod recovery_test;
 #[cfg(test)]
 mod retention_test;
 #[cfg(test)]
+mod roll_test;
+#[cfg(test)]
 mod segments_test;
 #[cfg(test)]
 mod test_support;
