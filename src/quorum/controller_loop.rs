@@ -121,6 +121,8 @@ pub(super) struct ControllerLoop {
     pub(super) last_tick: Instant,
     /// When leaders are looked at that are not where they should be.
     pub(super) next_balance: Instant,
+    /// The last heartbeat of a leader that hears no majority, and has fallen silent.
+    pub(super) last_sign: Option<Instant>,
     /// Under way; one at a time.
     pub(super) membership_change: Option<JoinHandle<()>>,
     /// The last tick found that this controller was not served in time.
@@ -144,6 +146,7 @@ impl ControllerLoop {
             started: now,
             last_tick: now,
             next_balance: now,
+            last_sign: None,
             membership_change: None,
             is_stalled: false,
             role: Role::Standby,
@@ -256,6 +259,9 @@ impl ControllerLoop {
         if matches!(self.role, Role::Active { .. }) {
             info!("this node is no longer the active controller");
             self.liveness.on_deposed();
+        }
+        if self.last_sign.take().is_some() {
+            self.tools.raft.runtime_config().heartbeat(true);
         }
         self.role = Role::Standby;
         if let Some(InFlight { answers, .. }) = self.in_flight.take() {

@@ -36,6 +36,7 @@ impl ControllerLoop {
         if is_stalled && !was_stalled {
             warn!("this controller was not served in time; nobody's silence counts meanwhile");
         }
+        self.make_way(is_stalled && was_stalled && !late, now);
         let effects = self.liveness.on_tick(&self.image(), self.now());
         self.execute(effects);
         self.replace_lost_voters();
@@ -56,6 +57,31 @@ impl ControllerLoop {
         if !partitions.is_empty() {
             info!(partitions = partitions.len(), "leadership goes back to first replicas");
             self.enqueue(DecisionRequest::ElectPreferred { partitions }, None);
+        }
+    }
+
+    /// A leader that is heard and hears nobody would keep the others from electing one that can decide. So it falls silent,
+    /// but for a heartbeat now and then: the others may have been away, and not it.
+    fn make_way(&mut self, is_cut_off: bool, now: Instant) {
+        let raft = self.tools.raft.clone();
+        if !is_cut_off {
+            if self.last_sign.take().is_some() {
+                raft.runtime_config().heartbeat(true);
+            }
+            return;
+        }
+        // Longer than a lease and the election after it.
+        let pause = 3 * self.tools.timing.election_max;
+        let Some(last_sign) = self.last_sign else {
+            warn!("no majority is heard: this node makes way for another leader");
+            raft.runtime_config().heartbeat(false);
+            self.last_sign = Some(now);
+            return;
+        };
+        if now.saturating_duration_since(last_sign) >= pause {
+            self.last_sign = Some(now);
+            // An error means that Raft has stopped.
+            tokio::spawn(async move { raft.trigger().heartbeat().await });
         }
     }
 
