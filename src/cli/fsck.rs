@@ -69,7 +69,11 @@ pub(super) fn run(args: &FsckArgs) -> Result<(), Failure> {
         report.issues.iter_mut().for_each(Issue::repair);
     }
     args.output.print(&report.to_json(), || report.to_text())?;
-    let is_fine = report.issues.iter().all(|issue| matches!(issue.outcome, Outcome::Repaired));
+    // What waits to be deleted is there after any clean stop.
+    let is_fine = report
+        .issues
+        .iter()
+        .all(|issue| issue.what == LEFTOVER || matches!(issue.outcome, Outcome::Repaired));
     if is_fine { Ok(()) } else { Err(Failure::unhealthy()) }
 }
 
@@ -105,6 +109,7 @@ enum Outcome {
     Failed(String),
 }
 
+const LEFTOVER: &str = "leftover";
 const FROM_REPLICA: &str =
     "keep a copy, then remove the directory of the partition: the node fetches it from its leader";
 const RESTORE: &str = "restore the metadata directory as it was, or empty it wholly and start the node again under a \
@@ -145,6 +150,7 @@ impl Issue {
             Plan::Repair(_, Repair::CutTail(_)) => "cut it off".to_owned(),
             Plan::Repair(_, Repair::RewriteEpochs) => "make it anew from the batches".to_owned(),
             Plan::Repair(_, Repair::Remove(_)) => "remove it".to_owned(),
+            Plan::Repair(_, Repair::RemoveLeftovers) => "remove them".to_owned(),
         }
     }
 }
@@ -219,9 +225,11 @@ impl Report {
                 issue.plan = Plan::Advice(FROM_REPLICA);
             }
         }
-        for leftover in leftovers(&seen) {
-            let plan = Plan::Repair(path.to_path_buf(), Repair::Remove(leftover.clone()));
-            self.issues.push(Issue::new("leftover", leftover, "left by interrupted work", plan));
+        let left = leftovers(&seen.files).len();
+        if left > 0 {
+            let plan = Plan::Repair(path.to_path_buf(), Repair::RemoveLeftovers);
+            let reason = format!("{} not needed any more", count(left, "file"));
+            self.issues.push(Issue::new(LEFTOVER, path, reason, plan));
         }
         Ok(())
     }
@@ -230,7 +238,7 @@ impl Report {
     fn file(&mut self, dir: &Path, path: &Path) {
         let remove = || Plan::Repair(dir.to_path_buf(), Repair::Remove(path.to_path_buf()));
         if path.extension().is_some_and(|extension| extension == "tmp") {
-            self.issues.push(Issue::new("leftover", path, "left by interrupted work", remove()));
+            self.issues.push(Issue::new(LEFTOVER, path, "left by interrupted work", remove()));
         } else if FileKind::of(path) == Some(FileKind::Offsets)
             && let Err(error) = read(path)
         {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::checkpoint::format_epochs;
 use super::epochs::EpochCache;
 use super::fs::{self, Durable};
-use super::inspect::{Fault, Finding, LogFile, Verified, base_offset};
+use super::inspect::{Fault, Finding, LogFile, PartitionFiles, base_offset};
 use super::log::EPOCHS;
 use super::log_dir::LOCK;
 use super::segment::{Segment, file_name};
@@ -30,6 +30,8 @@ pub enum Repair {
     RewriteEpochs,
     /// Of a file that the log can do without.
     Remove(PathBuf),
+    /// Of what [`leftovers`] lists.
+    RemoveLeftovers,
 }
 
 /// What can be done about a finding. Nothing when records are at stake.
@@ -46,12 +48,11 @@ pub fn repair_of(finding: &Finding) -> Option<Repair> {
     }
 }
 
-/// What interrupted work left and nobody finishes. A swap of compacted segments is finished by the next start, which then
-/// needs all of it.
-pub fn leftovers(seen: &Verified) -> &[PathBuf] {
-    let leftovers = &seen.files.leftovers;
+/// What waits to be deleted, and what interrupted work left and nobody finishes. A swap of compacted segments is finished
+/// by the next start, which then needs all of it.
+pub fn leftovers(files: &PartitionFiles) -> &[PathBuf] {
     let is_swap = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "swap");
-    if leftovers.iter().any(is_swap) { &[] } else { leftovers }
+    if files.leftovers.iter().any(is_swap) { &[] } else { &files.leftovers }
 }
 
 /// Repairs a partition directory. Durable when it returns.
@@ -61,6 +62,11 @@ pub fn repair(dir: &Path, repair: &Repair) -> Result<()> {
         Repair::CutTail(base) => reindex(dir, *base, true)?,
         Repair::RewriteEpochs => rewrite_epochs(dir)?,
         Repair::Remove(path) => fs::remove_if_exists(path)?,
+        Repair::RemoveLeftovers => {
+            for path in leftovers(&PartitionFiles::list(dir)?) {
+                fs::remove_if_exists(path)?;
+            }
+        }
     }
     fs::sync_dir(dir)
 }
