@@ -5,9 +5,15 @@ use crate::controller::Refusal;
 use crate::metadata::config::{ConfigSource, DescribedConfig, cluster_def};
 use crate::protocol::ErrorCode;
 use crate::protocol::native::ConfigView;
+use crate::storage::DescribedDir;
 use crate::types::ConfigResource;
 
 impl Broker {
+    /// What lies in which log directory.
+    pub fn describe_log_dirs(&self) -> Vec<DescribedDir> {
+        self.logs.describe()
+    }
+
     /// Every dynamic config of a resource, with all levels that have a value.
     pub fn dynamic_configs(
         &self,

@@ -9,12 +9,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::compaction::{self, Compaction, CompactionFigures};
+use super::describe::DescribedDir;
 use super::flusher::Unsynced;
 use super::fs::{self, Durable};
 use super::log::FoundLog;
 use super::log_dir::{CLEAN_SHUTDOWN, LogDir, OfflineLog};
 use super::start::{self, OpenedDir};
-use super::{Error, PartitionLog, Result, StorageConfig, flusher, housekeeper};
+use super::{Error, PartitionLog, Result, StorageConfig, flusher, housekeeper, placement};
 use crate::metadata::config::TopicConfig;
 use crate::types::time::now;
 use crate::types::{BrokerEpoch, TopicId, TopicPartition, random};
@@ -102,11 +103,10 @@ impl LogDirs {
         topic_id: TopicId,
         config: Arc<TopicConfig>,
     ) -> Result<Arc<PartitionLog>> {
-        let mut online = None;
+        let mut online = Vec::with_capacity(self.inner.dirs.len());
         let mut offline = no_directory();
         for OpenedDir { dir, .. } in &self.inner.dirs {
-            let logs = dir.logs.lock();
-            if let Some(log) = logs.get(name) {
+            if let Some(log) = dir.logs.lock().get(name) {
                 if log.topic_id() == topic_id {
                     return Ok(Arc::clone(log));
                 }
@@ -114,16 +114,11 @@ impl LogDirs {
                 return Err(Error::malformed(log.path(), reason));
             }
             match dir.check_online() {
-                Ok(()) if online.is_none_or(|(_, count)| logs.len() < count) => {
-                    online = Some((dir, logs.len()));
-                }
-                Ok(()) => {}
+                Ok(()) => online.push(dir),
                 Err(error) => offline = error,
             }
         }
-        let Some((dir, _)) = online else {
-            return Err(offline);
-        };
+        let dir = placement::choose(&online).ok_or(offline)?;
         let log = PartitionLog::new(dir, name.clone(), topic_id, config);
         dir.logs.lock().insert(name.clone(), Arc::clone(&log));
         Ok(log)
@@ -214,6 +209,11 @@ impl LogDirs {
         let online = self.inner.dirs.iter().filter(|opened| opened.dir.offline().is_none());
         let stalls = online.map(|OpenedDir { dir, .. }| dir.writes.stall().max(dir.syncs.stall()));
         stalls.max().unwrap_or_default()
+    }
+
+    /// What lies where.
+    pub fn describe(&self) -> Vec<DescribedDir> {
+        self.inner.dirs.iter().map(|opened| DescribedDir::of(&opened.dir)).collect()
     }
 
     /// In how many directories clients cannot write, because there is too little room.

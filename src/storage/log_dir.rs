@@ -20,6 +20,7 @@ use super::checkpoint::{OffsetMap, format_offsets};
 use super::compaction::Compaction;
 use super::config::OnTrouble;
 use super::fs::{self, Durable};
+use super::placement::Load;
 use super::progress::Progress;
 use super::room::Room;
 use super::{Error, PartitionLog, Result, StorageConfig};
@@ -54,6 +55,7 @@ pub(super) struct LogDir {
     pub(super) writes: Progress,
     pub(super) syncs: Progress,
     pub(super) room: Room,
+    pub(super) load: Mutex<Option<Load>>,
     pub(super) logs: Mutex<BTreeMap<TopicPartition, Arc<PartitionLog>>>,
     pub(super) flush: Queue<FlushQueue>,
     pub(super) chores: Queue<Chores>,
@@ -150,6 +152,7 @@ impl LogDir {
             writes: Progress::new(),
             syncs: Progress::new(),
             room: Room::new(config.min_free),
+            load: Mutex::default(),
             logs: Mutex::default(),
             flush: Queue::default(),
             chores: Queue::default(),

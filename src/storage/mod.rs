@@ -11,6 +11,7 @@ mod agenda;
 mod checkpoint;
 mod compaction;
 mod config;
+mod describe;
 mod dirs;
 mod epochs;
 mod error;
@@ -21,6 +22,7 @@ mod index;
 pub mod inspect;
 mod log;
 mod log_dir;
+mod placement;
 mod producers;
 mod progress;
 pub mod repair;
@@ -51,10 +53,12 @@ mod test_support;
 
 pub use compaction::{CompactionConfig, CompactionFigures};
 pub use config::{OnTrouble, StorageConfig};
+pub use describe::{DescribedDir, DescribedLog};
 pub use dirs::{LogDirs, OnDurable, RecoveredLogs};
 pub use error::{AppendError, Error, ReadError};
 pub use log::{Appended, PartitionLog, TimestampedOffset, ValidBatch};
 pub use log_dir::OfflineLog;
+pub use room::Space;
 pub use slice::Slice;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -29,6 +29,20 @@ pub(super) struct Room {
     is_full: AtomicBool,
 }
 
+/// Bytes of a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    pub free: u64,
+    pub total: u64,
+}
+
+impl Space {
+    pub(super) fn of(dir: &Path) -> Option<Self> {
+        let disk = rustix::fs::statvfs(dir).ok()?;
+        Some(Self { free: disk.f_bavail * disk.f_frsize, total: disk.f_blocks * disk.f_frsize })
+    }
+}
+
 impl Room {
     pub(super) fn new(min_free: Option<u64>) -> Self {
         Self { min_free, credit: AtomicU64::new(0), is_full: AtomicBool::new(false) }
@@ -46,8 +60,7 @@ impl Room {
             return Ok(());
         }
         // If the disk does not answer, writing to it tells more.
-        let Ok(disk) = rustix::fs::statvfs(dir) else { return Ok(()) };
-        let (free, total) = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
+        let Some(Space { free, total }) = Space::of(dir) else { return Ok(()) };
         let floor = self.min_free.unwrap_or(FLOOR.min(total / FLOOR_SHARE));
         let spare = free.saturating_sub(floor);
         let is_full = spare <= size;
@@ -74,8 +87,7 @@ mod tests {
     #[test]
     fn clients_stop_at_the_floor_and_followers_later() {
         let dir = tempfile::tempdir().unwrap();
-        let disk = rustix::fs::statvfs(dir.path()).unwrap();
-        let free = disk.f_bavail * disk.f_frsize;
+        let Space { free, .. } = Space::of(dir.path()).unwrap();
         let take = |room: &Room, writer| room.take(dir.path(), 1_000, writer).is_ok();
         for (floor, client, follower) in
             [(free / 2, true, true), (free * 2, false, true), (free * 8, false, false)]

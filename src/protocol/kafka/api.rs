@@ -27,6 +27,7 @@ macro_rules! api_table {
             23 OffsetForLeaderEpoch       2..=4  from 2  flexible 4  OffsetForLeaderEpochRequest => OffsetForLeaderEpochResponse, offset_for_leader_epoch;
             32 DescribeConfigs            1..=4  from 1  flexible 4  DescribeConfigsRequest => DescribeConfigsResponse, describe_configs;
             33 AlterConfigs               0..=2  from 0  flexible 2  AlterConfigsRequest => AlterConfigsResponse, alter_configs;
+            35 DescribeLogDirs            1..=4  from 1  flexible 2  DescribeLogDirsRequest => DescribeLogDirsResponse, describe_log_dirs;
             37 CreatePartitions           0..=3  from 0  flexible 2  CreatePartitionsRequest => CreatePartitionsResponse, create_partitions;
             43 ElectLeaders               0..=2  from 0  flexible 2  ElectLeadersRequest => ElectLeadersResponse, elect_leaders;
             44 IncrementalAlterConfigs    0..=1  from 0  flexible 1  IncrementalAlterConfigsRequest => IncrementalAlterConfigsResponse, incremental_alter_configs;

@@ -26,6 +26,7 @@ macro_rules! for_each_message {
         $check! { DeleteRecords: DeleteRecordsRequest 0, DeleteRecordsResponse 0 }
         $check! { InitProducerId: InitProducerIdRequest 0, InitProducerIdResponse 0 }
         $check! { OffsetForLeaderEpoch: OffsetForLeaderEpochRequest 2, OffsetForLeaderEpochResponse 2 }
+        $check! { DescribeLogDirs: DescribeLogDirsRequest 1, DescribeLogDirsResponse 1 }
         $check! { DescribeConfigs: DescribeConfigsRequest 1, DescribeConfigsResponse 1 }
         $check! { AlterConfigs: AlterConfigsRequest 0, AlterConfigsResponse 0 }
         $check! { CreatePartitions: CreatePartitionsRequest 0, CreatePartitionsResponse 0 }

@@ -13,6 +13,7 @@ mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_log_dirs;
 mod describe_topic_partitions;
 mod dispatch;
 mod elect_leaders;
