@@ -1,6 +1,6 @@
 # Needs Rust (see rust-version in Cargo.toml) and a C compiler, nothing else. ARGS goes to the command that a target runs.
 
-.PHONY: run test test-disk power-loss check fix raft-test cluster chaos bench bench-storage fuzz doc clean
+.PHONY: run test test-disk power-loss check fix raft-test cluster chaos bench bench-storage bench-compaction fuzz doc clean
 
 # Three nodes on localhost, in the foreground. Ctrl-C stops them. `make run ARGS="--ephemeral"`.
 run:
@@ -59,6 +59,10 @@ bench-storage:
 # Throughput, latency and failover of a three-node cluster on this machine, by our own client.
 bench:
 	cargo bench --locked --bench cluster $(ARGS)
+
+# Compaction of 1 GB with ten million keys: rate beside a plain copy, and memory.
+bench-compaction:
+	cargo bench --locked --bench compaction
 
 doc:
 	cargo doc --locked --no-deps

@@ -550,3 +550,51 @@ fn compacted_logs_take_duplicates_for_what_they_are() {
         assert_eq!(again.base_offset, id * 2 + 1);
     }
 }
+
+/// Copies what a Kafka broker left.
+fn kafka_disk() -> Disk {
+    let disk = closed_disk(without_thread());
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kafka-4.4");
+    for partition in ["codecs-0", "compacted-0", "txn-0"] {
+        let target = disk.path().join(partition);
+        std::fs::create_dir(&target).unwrap();
+        for entry in std::fs::read_dir(source.join(partition)).unwrap().map(Result::unwrap) {
+            std::fs::copy(entry.path(), target.join(entry.file_name())).unwrap();
+        }
+    }
+    for checkpoint in ["cleaner-offset-checkpoint", "recovery-point-offset-checkpoint"] {
+        std::fs::copy(source.join(checkpoint), disk.path().join(checkpoint)).unwrap();
+    }
+    disk
+}
+
+#[test]
+fn what_kafka_compacted_is_compacted_on() {
+    const NOW_MS: i64 = 1_700_000_000_000;
+    let mut disk = kafka_disk();
+    for log in disk.open() {
+        log.update_config(Arc::new(TopicConfig { segment_bytes: 1 << 20, ..compacted(0) }));
+        let clean_end = if log.name().topic.as_ref() == "compacted" { 25 } else { 0 };
+        assert_eq!(log.view().clean_end, clean_end);
+        let before = Reading::of_log(&log);
+        assert!(!before.committed.is_empty());
+        roll(&log);
+        let done = pass(&log, NOW_MS, LARGE_MAP).unwrap();
+        let after = Reading::of_log(&log);
+        assert_eq!(after.table(), before.table());
+        let is_known = |entry: &Entry| before.committed.contains(entry);
+        assert!(after.committed.iter().all(is_known));
+        // Open transactions are where it ends.
+        assert!(done.clean_end == log.end_offset() || log.view().first_unstable == done.clean_end);
+        let aborted_below = |reading: &Reading| {
+            reading.aborted.iter().filter(|it| it.offset < done.clean_end).count()
+        };
+        assert_eq!(aborted_below(&after), 0);
+        // Tombstones of Kafka's have a horizon far ahead, ours has passed.
+        pass(&log, NOW_MS * 2, LARGE_MAP).unwrap();
+        let late = Reading::of_log(&log);
+        assert_eq!(late.table(), before.table());
+        let tombstones = late.committed.iter().filter(|entry| entry.value.is_none());
+        assert_eq!(tombstones.filter(|entry| entry.offset < done.clean_end).count(), 0);
+    }
+}
