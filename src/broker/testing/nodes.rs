@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::memory_controller::{CLUSTER_ID, MemoryController};
-use crate::broker::{Broker, BrokerConfig, FetchPartition, FetchQuery, Metrics};
+use crate::broker::{Broker, BrokerConfig, Error, FetchPartition, FetchQuery, Metrics};
 use crate::controller::{ControllerReply, ControllerRequest, CreatableTopic};
 use crate::metadata::PartitionImage;
 use crate::metadata::config::Durability;
@@ -22,7 +22,7 @@ use crate::net::{
 };
 use crate::protocol::native::{Frame, NodeHello, PartitionError, Produced, WireError};
 use crate::record::{BatchBuilder, Compression, batches};
-use crate::storage::CompactionConfig;
+use crate::storage::{self, CompactionConfig};
 use crate::types::{
     Endpoints, HostPort, LeaderEpoch, NodeId, Offset, TopicId, TopicIdPartition, random, time,
 };
@@ -135,7 +135,16 @@ impl Nodes {
                 data: data_handle,
                 metrics: Metrics::default(),
             };
-            let broker = Broker::start(config, identity, metadata, peers).await.expect("a start");
+            // Threads of an earlier life hold its directories for a moment longer.
+            let broker = loop {
+                let (identity, metadata) = (identity.clone(), metadata.clone());
+                match Broker::start(config.clone(), identity, metadata, peers.clone()).await {
+                    Err(Error::Storage(storage::Error::Locked { .. })) => {
+                        sleep(Duration::from_millis(5)).await;
+                    }
+                    started => break started.expect("a start"),
+                }
+            };
             service.0.set(broker.clone()).expect("set once");
             broker
         });
