@@ -76,13 +76,7 @@ fn what_cannot_be_set_is_refused_whole() {
         (
             topic("a"),
             "cleanup.policy",
-            ConfigOperation::Append("compact".into()),
-            ErrorCode::InvalidConfig,
-        ),
-        (
-            topic("a"),
-            "cleanup.policy",
-            ConfigOperation::Subtract("delete".into()),
+            ConfigOperation::Append("destroy".into()),
             ErrorCode::InvalidConfig,
         ),
         (ConfigResource::Cluster, "segment.ms", set("1"), ErrorCode::InvalidConfig),
