@@ -13,7 +13,8 @@ impl Random {
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound.max(1) as u64) as usize
+        let below = (z ^ (z >> 31)) % bound.max(1) as u64;
+        usize::try_from(below).expect("below a usize")
     }
 
     /// A few bits, bytes, numbers or whole ranges are not what they were.
