@@ -100,6 +100,14 @@ impl Nodes {
 
     /// After it was killed.
     pub(in crate::broker) async fn restart(&mut self, node_id: NodeId) {
+        for dir in ["a", "b"] {
+            // Its threads may take a moment to end, and with them the lock goes.
+            let lock = self.log_dir(node_id, dir).join(".lock");
+            until("nobody uses the directory", || {
+                std::fs::File::open(&lock).map_or(true, |lock| lock.try_lock().is_ok())
+            })
+            .await;
+        }
         let node = self.start_node(node_id).await;
         self.nodes.insert(node_id, node);
     }
