@@ -65,6 +65,7 @@ fn storage(dir: &Path) -> StorageConfig {
         durability: Durability::PageCache,
         retention_check_interval: Duration::from_secs(300),
         recovery_threads: 1,
+        progress: std::sync::Arc::default(),
         compaction: CompactionConfig { memory_max: MEMORY_MAX, ..CompactionConfig::default() },
         min_free: Some(0),
         on_trouble: Arc::new(|| panic!("the disk failed")),

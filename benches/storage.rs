@@ -203,6 +203,7 @@ fn open(
         durability,
         retention_check_interval: Duration::from_secs(300),
         recovery_threads: 1,
+        progress: std::sync::Arc::default(),
         compaction: CompactionConfig { enabled: false, ..CompactionConfig::default() },
         min_free: Some(0),
         on_trouble: Arc::new(|| panic!("the disk failed")),

@@ -35,6 +35,7 @@ use crate::protocol::ErrorCode;
 use crate::protocol::native::{ConfigView, Frame, Kind, NodeHello, QuorumStatus, WireError};
 use crate::quorum::{self, MetaDirectory, Quorum, QuorumConfig, Timing};
 use crate::server::{self, ServerConfig};
+use crate::storage::RecoveryProgress;
 use crate::types::{ConfigResource, Endpoints, HostPort, time};
 use crate::{broker, telemetry};
 
@@ -66,6 +67,7 @@ pub struct Node {
 #[derive(Debug)]
 struct Parts {
     quorum: Quorum,
+    recovery: Arc<RecoveryProgress>,
     broker: OnceLock<Arc<Broker>>,
 }
 
@@ -121,7 +123,12 @@ impl Node {
         let (parts, broker) = control.handle().block_on(async {
             let peers = Peers::from_address(identity.clone(), Limits::DEFAULT, config.peer_source);
             let quorum = Quorum::open(quorum_config, identity.clone(), peers.clone()).await?;
-            let parts = Arc::new(Parts { quorum: quorum.clone(), broker: OnceLock::new() });
+            let recovery = Arc::<RecoveryProgress>::default();
+            let parts = Arc::new(Parts {
+                quorum: quorum.clone(),
+                recovery: recovery.clone(),
+                broker: OnceLock::new(),
+            });
             tokio::spawn(serve_peers(
                 tokio::net::TcpListener::from_std(listeners.peer)?,
                 identity.clone(),
@@ -144,6 +151,7 @@ impl Node {
                 log_dirs: config.log_dirs.clone(),
                 log_dirs_min_free: config.log_dirs_min_free,
                 durability: config.durability,
+                recovery,
                 retention_check_interval: config.retention_check_interval,
                 compaction: config.compaction.clone(),
                 static_configs: config.texts.clone(),
@@ -307,7 +315,7 @@ impl admin::Node for Parts {
     fn readiness(&self) -> Result<(), String> {
         match self.broker.get() {
             Some(broker) => broker.readiness(),
-            None => Err(STARTING.to_owned()),
+            None => Err(self.recovery.describe().unwrap_or_else(|| STARTING.to_owned())),
         }
     }
 
@@ -333,8 +341,7 @@ impl admin::Node for Parts {
     }
 }
 
-const STARTING: &str =
-    "this node is starting: it waits for the other initial voters, or recovers its logs";
+const STARTING: &str = "this node is starting: it waits for the other initial voters";
 
 impl PeerService for Parts {
     fn on_call(

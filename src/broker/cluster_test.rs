@@ -307,3 +307,51 @@ async fn deleted_records_stay_deleted_when_the_leader_dies() {
     assert_eq!(trimmed[0], Ok(5));
     assert_eq!(trimmed[1].as_ref().unwrap_err().code, ErrorCode::OffsetOutOfRange);
 }
+
+/// Everything in the log of a replica.
+fn bytes_of(nodes: &Nodes, broker: NodeId, id: TopicIdPartition) -> Vec<u8> {
+    let replica = nodes.broker(broker).partition(id).expect("held");
+    let (mut bytes, mut next) = (Vec::new(), 0);
+    while next < replica.log().end_offset() {
+        let slice = replica.log().read(next, i64::MAX, 1 << 20, true).expect("readable");
+        slice.read_into(&mut bytes).expect("readable");
+        next = slice.next_offset;
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn a_damaged_replica_is_repaired_from_the_leader() {
+    let mut nodes = Nodes::start(3, Durability::Fsync).await;
+    let id = first_of(nodes.create_topic(NodeId(1), "t", 1, 3).await);
+    for number in 0..20 {
+        nodes.produce(id, &number.to_string(), -1).await.expect("acknowledged");
+    }
+    let damaged = nodes.leader(id);
+    nodes.kill(damaged);
+    until("another one leads", || nodes.leader(id) != damaged).await;
+    let dirs = ["a", "b"].map(|name| nodes.log_dir(damaged, name));
+    let dir = dirs.iter().find(|dir| dir.join("t-0").exists()).expect("held");
+    let path = dir.join("t-0/00000000000000000000.log");
+    let mut content = std::fs::read(&path).expect("readable");
+    let batches = crate::record::batches(&content).map(|batch| batch.expect("whole"));
+    let at: usize = batches.take(9).map(|batch| batch.bytes.len()).sum();
+    // No checksum covers the base offset.
+    content[at + 7] ^= 4;
+    std::fs::write(&path, &content).expect("writable");
+    std::fs::write(dir.join("recovery-point-offset-checkpoint"), "0\n1\nt 0 20\n")
+        .expect("writable");
+
+    nodes.restart(damaged).await;
+    until("it is repaired and in sync", || {
+        nodes.broker(damaged).logs.damages().found_and_repaired() == (1, 1)
+            && nodes.partition(id).isr.contains(&damaged)
+    })
+    .await;
+    nodes.produce_surely(id, "after").await;
+    let replica = nodes.broker(damaged).partition(id).expect("held");
+    until("it has it all", || replica.log().end_offset() == 21).await;
+    let leader = nodes.leader(id);
+    assert!(bytes_of(&nodes, damaged, id) == bytes_of(&nodes, leader, id));
+    until("nothing is reported", || nodes.controller.image().offline.is_empty()).await;
+}

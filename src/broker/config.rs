@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -9,6 +10,7 @@ use tokio::runtime::Handle;
 use super::Metrics;
 use crate::metadata::config::Durability;
 use crate::storage::CompactionConfig;
+use crate::storage::RecoveryProgress;
 use crate::types::Endpoints;
 
 /// Everything about this broker that its operator chooses, and where it runs.
@@ -22,6 +24,8 @@ pub struct BrokerConfig {
     pub log_dirs_min_free: Option<u64>,
     /// Of topics that do not say themselves.
     pub durability: Durability,
+    /// Told by the logs while they are opened.
+    pub recovery: Arc<RecoveryProgress>,
     /// How often retention may look at partitions.
     pub retention_check_interval: Duration,
     pub compaction: CompactionConfig,

@@ -35,6 +35,7 @@ impl Fixture {
             recovery_threads: 1,
             compaction: CompactionConfig::default(),
             min_free: Some(0),
+            progress: std::sync::Arc::default(),
             on_trouble: Arc::new(|| {}),
         };
         let (logs, _) = LogDirs::open(storage, Arc::new(|_| {})).expect("an empty directory");

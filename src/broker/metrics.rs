@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -185,36 +185,34 @@ impl Collector for FromImage {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
+        let (damages, repairs) = observed.logs.damages().found_and_repaired();
+        for (name, help, value) in [
+            ("damaged_logs", "Logs found damaged below what was synced", damages),
+            ("repaired_logs", "Damaged logs that a leader has repaired", repairs),
+        ] {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(
+                name,
+                help,
+                None,
+                counter.metric_type(),
+            )?)?;
+        }
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::metadata::Durability;
-    use crate::storage::{CompactionConfig, StorageConfig};
 
     #[test]
     fn names_are_what_is_documented() {
         let (metrics, mut registry) = (Metrics::default(), Registry::default());
         metrics.register(&mut registry);
         let directory = tempfile::tempdir().expect("a directory");
-        let (logs, _) = LogDirs::open(
-            StorageConfig {
-                dirs: vec![directory.path().to_owned()],
-                durability: Durability::Fsync,
-                retention_check_interval: Duration::from_secs(300),
-                recovery_threads: 1,
-                min_free: None,
-                compaction: CompactionConfig::default(),
-                on_trouble: Arc::new(|| {}),
-            },
-            Arc::new(|_| {}),
-        )
-        .expect("an empty directory");
+        let storage = crate::storage::StorageConfig::test_min(directory.path());
+        let (logs, _) = LogDirs::open(storage, Arc::new(|_| {})).expect("an empty directory");
         metrics.observe(NodeId(1), Arc::new(Publication::new()), logs);
         metrics.produced_bytes.inc_by(5);
         let mut text = String::new();
@@ -223,6 +221,7 @@ mod tests {
             "kontiki_broker_produced_bytes_total 5",
             "kontiki_broker_produced_batches_total 0",
             "kontiki_broker_leaders 0",
+            "kontiki_broker_damaged_logs_total 0",
             "kontiki_broker_metadata_applied_index 0",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} in\n{text}");

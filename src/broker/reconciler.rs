@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::departures::Departures;
 use super::lifecycle::Signals;
@@ -239,13 +239,32 @@ impl Reconciler {
                     self.streams.unfollow(*id);
                 }
                 RoleChange::Follower { leader, new_epoch: true, .. }
-                    if image.is_online(self.me(), *id) =>
+                    if self.may_follow(*id, &partition, image) =>
                 {
                     self.streams.follow(leader, &partition);
                 }
                 RoleChange::Leader { .. } | RoleChange::Follower { .. } | RoleChange::Ignored => {}
             }
         }
+    }
+
+    /// Whether the replica can take what a leader has. A damaged one is repaired by it, once the image knows that it
+    /// is out of service, so that nobody elects it meanwhile.
+    fn may_follow(
+        &self,
+        id: TopicIdPartition,
+        partition: &Partition,
+        image: &MetadataImage,
+    ) -> bool {
+        let (log, is_online) = (partition.log(), image.is_online(self.me(), id));
+        if !log.is_damaged() {
+            return is_online;
+        }
+        let begun = if is_online { Ok(()) } else { log.begin_repair() };
+        if let Err(error) = &begun {
+            error!(partition = %partition.name(), %error, "a damaged replica cannot be repaired");
+        }
+        !is_online && begun.is_ok()
     }
 
     /// Replicas that cannot serve do not look as if they could; those that can again catch up.
@@ -258,15 +277,15 @@ impl Reconciler {
                 .unwrap_or_default()
         };
         let (before, now) = (replicas(&self.followed), replicas(image));
-        for id in now.difference(&before) {
-            self.streams.unfollow(*id);
-        }
-        for id in before.difference(&now) {
+        for id in now.symmetric_difference(&before) {
             let leader = image.partition(*id).and_then(|state| state.leader.known());
-            if let (Some(leader), Some(partition)) = (leader, self.registry.get(*id))
-                && leader != self.me()
-            {
-                self.streams.follow(leader, &partition);
+            match (leader, self.registry.get(*id)) {
+                (Some(leader), Some(partition))
+                    if leader != self.me() && self.may_follow(*id, &partition, image) =>
+                {
+                    self.streams.follow(leader, &partition);
+                }
+                _ => self.streams.unfollow(*id),
             }
         }
     }

@@ -186,6 +186,7 @@ async fn open_logs(
         recovery_threads: std::thread::available_parallelism().map_or(2, Into::into),
         compaction: config.compaction.clone(),
         min_free: config.log_dirs_min_free,
+        progress: config.recovery.clone(),
         on_trouble: Arc::new(move || news.notify_one()),
     };
     let registry = registry.clone();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::CompactionConfig;
+use super::recovery_progress::RecoveryProgress;
 use crate::metadata::config::Durability;
 
 /// Called when [`super::LogDirs::offline_logs`] may have changed. On any thread, under a log's lock: it must only notify.
@@ -23,7 +24,26 @@ pub struct StorageConfig {
     pub compaction: CompactionConfig,
     /// `log.dirs.min.free`; `None`: what suits the file system.
     pub min_free: Option<u64>,
+    /// How far that is.
+    pub progress: Arc<RecoveryProgress>,
     pub on_trouble: OnTrouble,
+}
+
+#[cfg(test)]
+impl StorageConfig {
+    /// One directory, fsync.
+    pub fn test_min(dir: &std::path::Path) -> Self {
+        Self {
+            dirs: vec![dir.to_owned()],
+            durability: Durability::Fsync,
+            retention_check_interval: Duration::from_secs(300),
+            recovery_threads: 1,
+            progress: Arc::default(),
+            min_free: Some(0),
+            compaction: CompactionConfig::default(),
+            on_trouble: Arc::new(|| {}),
+        }
+    }
 }
 
 impl fmt::Debug for StorageConfig {

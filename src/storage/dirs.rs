@@ -13,7 +13,7 @@ use super::describe::DescribedDir;
 use super::flusher::Unsynced;
 use super::fs::{self, Durable};
 use super::log::FoundLog;
-use super::log_dir::{CLEAN_SHUTDOWN, LogDir, OfflineLog};
+use super::log_dir::{CLEAN_SHUTDOWN, Damages, LogDir, OfflineLog};
 use super::start::{self, OpenedDir};
 use super::{Error, PartitionLog, Result, StorageConfig, flusher, housekeeper, placement};
 use crate::metadata::config::TopicConfig;
@@ -61,7 +61,7 @@ impl LogDirs {
             found.extend(logs.into_iter().map(|log| (Arc::clone(&dir.dir), log)));
             dirs.push(dir);
         }
-        let logs = start::recover(found, config.recovery_threads)?;
+        let logs = start::recover(found, config.recovery_threads, &config.progress)?;
         let mut epochs = dirs
             .iter()
             .filter(|opened| opened.dir.offline().is_none())
@@ -159,6 +159,8 @@ impl LogDirs {
             });
         }
         logs.remove(log.name());
+        drop(logs);
+        dir.outdated.lock().insert(log.name().clone());
         let mut chores = dir.chores.work.lock();
         chores.retention.remove(log.name());
         chores.flushes.remove(log.name());
@@ -191,6 +193,11 @@ impl LogDirs {
         let mut found = Vec::new();
         self.inner.dirs.iter().for_each(|opened| opened.dir.offline_logs(&mut found));
         found
+    }
+
+    /// Outlives this handle.
+    pub fn damages(&self) -> Damages {
+        Damages(self.inner.dirs.iter().map(|opened| opened.dir.damages.clone()).collect())
     }
 
     /// Whether some directory was not read to its end at start, so that it may hold logs that nobody knows of.

@@ -34,6 +34,12 @@ impl EpochCache {
         self.changed = true;
     }
 
+    /// The epoch of the batch at `offset`; `None` when that is not known.
+    pub(super) fn epoch_of(&self, offset: Offset) -> Option<LeaderEpoch> {
+        let above = self.entries.partition_point(|entry| entry.1 <= offset);
+        above.checked_sub(1).map(|index| self.entries[index].0)
+    }
+
     /// The largest known epoch not above `epoch`, and its end. `None` when that is not known.
     pub(super) fn end_offset_for(
         &self,

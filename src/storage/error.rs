@@ -18,6 +18,9 @@ pub enum Error {
     Offline { dir: PathBuf, reason: String },
     #[error("{path}: {reason}")]
     Malformed { path: PathBuf, reason: String },
+    /// Records that were synced are not what was written; see `log::damage`.
+    #[error("{path} is damaged: {reason}")]
+    Damaged { path: PathBuf, reason: String },
     #[error("log directory {dir} is in use by another process")]
     Locked { dir: PathBuf },
 }
@@ -121,6 +124,18 @@ impl ReadError {
         match self {
             Self::Storage(error) => error,
             other => Error::malformed("a segment".as_ref(), other.to_string()),
+        }
+    }
+
+    /// The bytes are not what was written, or the disk cannot give them.
+    pub(super) fn is_damage(&self) -> bool {
+        const EIO: Option<i32> = Some(rustix::io::Errno::IO.raw_os_error());
+        match self {
+            Self::Corrupt(_) => true,
+            Self::Storage(Error::Io { source, .. }) => {
+                source.raw_os_error() == EIO || source.kind() == io::ErrorKind::UnexpectedEof
+            }
+            _ => false,
         }
     }
 

@@ -28,6 +28,7 @@ fn in_fsync_mode_the_durable_end_follows_and_says_so() {
         recovery_threads: 1,
         compaction: CompactionConfig::default(),
         min_free: Some(0),
+        progress: std::sync::Arc::default(),
         on_trouble: Arc::new(|| {}),
     };
     let on_durable = move |log: &super::PartitionLog| {
@@ -103,6 +104,7 @@ fn a_failed_write_takes_the_directory_offline_for_good() {
         recovery_threads: 1,
         compaction: CompactionConfig::default(),
         min_free: Some(0),
+        progress: std::sync::Arc::default(),
         on_trouble: Arc::new(move || {
             counter.fetch_add(1, Ordering::SeqCst);
         }),

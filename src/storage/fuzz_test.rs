@@ -26,8 +26,8 @@ fn fuzz_snapshots_and_checkpoints() {
             let crc = crc32c::crc32c(&content[6..]);
             content[2..6].copy_from_slice(&crc.to_be_bytes());
         }
-        if let Some(decoded) = Producers::decode(&content, 1) {
-            assert!(Producers::decode(&decoded.encode(), 1).is_some());
+        if let Some(decoded) = Producers::decode(&content, i64::MAX, 1) {
+            assert!(Producers::decode(&decoded.encode(), i64::MAX, 1).is_some());
         }
         let mut text = b"0\n2\n0 0\n3 17\n".to_vec();
         random.damage(&mut text);

@@ -112,6 +112,7 @@ fn write_checkpoints(dir: &LogDir, due: &mut Timetable) -> Result<()> {
         return Ok(());
     }
     due.checkpoints = now() + CHECKPOINT_INTERVAL;
+    let recovery_points = recovery_points || dir.has_recovery_points_to_write();
     let mut written = if recovery_points { dir.write_recovery_points() } else { Ok(()) };
     if high_watermarks {
         written = written.and_then(|()| dir.write_high_watermarks());

@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,8 @@ pub(super) struct LogDir {
     offline: OnceLock<Error>,
     /// Logs that have to be repaired before they may serve.
     damaged: Mutex<BTreeSet<TopicIdPartition>>,
+    /// Logs that were found damaged, and that were repaired, since the start.
+    pub(super) damages: Arc<DamageCount>,
     on_trouble: OnTrouble,
     /// Appends, and rounds of the flusher.
     pub(super) writes: Progress,
@@ -60,12 +62,35 @@ pub(super) struct LogDir {
     pub(super) flush: Queue<FlushQueue>,
     pub(super) chores: Queue<Chores>,
     pub(super) compaction: Arc<Compaction>,
+    /// Partitions that are gone, while checkpoints still say something of them. Before one of the same name is made,
+    /// they are written anew.
+    pub(super) outdated: Mutex<BTreeSet<TopicPartition>>,
     /// One writer of a checkpoint at a time.
     checkpointing: Mutex<()>,
     /// High watermarks that moved since they were written.
     high_watermarks_moved: AtomicBool,
     opened_at: Instant,
     retention_check_interval: Duration,
+}
+
+/// Of one directory.
+#[derive(Debug, Default)]
+pub(super) struct DamageCount {
+    pub(super) found: AtomicU64,
+    pub(super) repaired: AtomicU64,
+}
+
+/// How many logs were found damaged since the start, and how many of them were repaired.
+#[derive(Debug, Clone)]
+pub struct Damages(pub(super) Vec<Arc<DamageCount>>);
+
+impl Damages {
+    pub fn found_and_repaired(&self) -> (u64, u64) {
+        let sum = |count: fn(&DamageCount) -> &AtomicU64| {
+            self.0.iter().map(|dir| count(dir).load(Ordering::Relaxed)).sum()
+        };
+        (sum(|dir| &dir.found), sum(|dir| &dir.repaired))
+    }
 }
 
 /// Work for one thread.
@@ -148,6 +173,7 @@ impl LogDir {
             durability: config.durability,
             offline: OnceLock::new(),
             damaged: Mutex::default(),
+            damages: Arc::default(),
             on_trouble: Arc::clone(&config.on_trouble),
             writes: Progress::new(),
             syncs: Progress::new(),
@@ -157,6 +183,7 @@ impl LogDir {
             flush: Queue::default(),
             chores: Queue::default(),
             compaction: Arc::clone(compaction),
+            outdated: Mutex::default(),
             checkpointing: Mutex::new(()),
             high_watermarks_moved: AtomicBool::new(false),
             opened_at: now(),
@@ -242,10 +269,30 @@ impl LogDir {
         self.opened_at.checked_add(Duration::from_nanos(nanos))
     }
 
+    /// Before a directory is made for `name`.
+    pub(super) fn forget_outdated(&self, name: &TopicPartition) -> Result<()> {
+        let mut outdated = self.outdated.lock();
+        if outdated.contains(name) {
+            self.write_recovery_points()?;
+            self.write_high_watermarks()?;
+            self.write_log_starts()?;
+            outdated.clear();
+        }
+        Ok(())
+    }
+
+    /// Whether more of some log is on disk than the checkpoint says.
+    pub(super) fn has_recovery_points_to_write(&self) -> bool {
+        self.logs.lock().values().any(|log| log.recovery_point() > log.recovery_point_written())
+    }
+
     pub(super) fn write_recovery_points(&self) -> Result<()> {
         self.write_offsets(
             RECOVERY_POINTS,
-            |log| Some(log.recovery_point()).filter(|&offset| offset > 0 && log.is_on_disk()),
+            |log| {
+                let offset = log.on_recovery_point_writing();
+                Some(offset).filter(|&offset| offset > 0 && log.is_on_disk())
+            },
             PartitionLog::on_recovery_point_written,
         )
     }

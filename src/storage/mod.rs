@@ -25,6 +25,7 @@ mod log_dir;
 mod placement;
 mod producers;
 mod progress;
+mod recovery_progress;
 pub mod repair;
 mod room;
 mod scan;
@@ -32,6 +33,8 @@ mod segment;
 mod slice;
 mod start;
 
+#[cfg(test)]
+mod crash_test;
 #[cfg(test)]
 mod flush_test;
 #[cfg(test)]
@@ -49,6 +52,8 @@ mod roll_test;
 #[cfg(test)]
 mod segments_test;
 #[cfg(test)]
+mod start_time_test;
+#[cfg(test)]
 mod test_support;
 
 pub use compaction::{CompactionConfig, CompactionFigures};
@@ -57,7 +62,8 @@ pub use describe::{DescribedDir, DescribedLog};
 pub use dirs::{LogDirs, OnDurable, RecoveredLogs};
 pub use error::{AppendError, Error, ReadError};
 pub use log::{Appended, PartitionLog, TimestampedOffset, ValidBatch};
-pub use log_dir::OfflineLog;
+pub use log_dir::{Damages, OfflineLog};
+pub use recovery_progress::RecoveryProgress;
 pub use room::Space;
 pub use slice::Slice;
 

@@ -98,7 +98,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 #[derive(Default)]
-struct Model {
+pub(super) struct Model {
     /// Encoded, as they are in the log. Those below the start may be there or not.
     batches: Vec<Vec<u8>>,
     start: Offset,
@@ -114,6 +114,10 @@ fn parsed(bytes: &[u8]) -> Batch<'_> {
 }
 
 impl Model {
+    pub(super) fn of(batches: Vec<Vec<u8>>, start: Offset, end: Offset, epoch: i32) -> Self {
+        Self { batches, start, end, epoch, ..Self::default() }
+    }
+
     fn push(&mut self, mut bytes: Vec<u8>, base: Offset) {
         assign_offset(&mut bytes, base, LeaderEpoch(self.epoch));
         self.end = parsed(&bytes).header.next_offset();
@@ -158,7 +162,7 @@ fn offsets(bytes: &[u8]) -> Vec<(Offset, usize)> {
     batches(bytes).map(|batch| batch.unwrap().header).map(|h| (h.base_offset, h.size)).collect()
 }
 
-fn check(log: &PartitionLog, model: &Model) {
+pub(super) fn check(log: &PartitionLog, model: &Model) {
     assert_eq!((log.start_offset(), log.end_offset()), (model.start, model.end));
     let all: Vec<u8> = model.readable(model.start).flatten().copied().collect();
     assert!(

@@ -62,6 +62,7 @@ mod tests {
             durability: Durability::PageCache,
             retention_check_interval: Duration::from_secs(300),
             recovery_threads: 1,
+            progress: std::sync::Arc::default(),
             compaction: CompactionConfig::default(),
             min_free: Some(0),
             on_trouble: Arc::new(|| {}),

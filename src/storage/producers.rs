@@ -148,6 +148,13 @@ impl Producers {
         self.by_id.iter().map(|(&id, it)| (id, (it.epoch, last(it)))).collect()
     }
 
+    /// The last sequence of each producer.
+    #[cfg(test)]
+    pub(super) fn last_sequences(&self) -> BTreeMap<ProducerId, i32> {
+        let last = |producer: &Producer| Some(producer.batches.last()?.last_sequence);
+        self.by_id.iter().filter_map(|(id, producer)| Some((*id, last(producer)?))).collect()
+    }
+
     pub(super) fn clear(&mut self) {
         self.by_id.clear();
     }
@@ -217,8 +224,8 @@ impl Producers {
         out
     }
 
-    /// `None` when the content is not that of a whole snapshot: then the log is replayed instead.
-    pub(super) fn decode(content: &[u8], now_ms: TimestampMs) -> Option<Self> {
+    /// `None` when the content is not that of a whole snapshot of what is below `end`: then the log is replayed instead.
+    pub(super) fn decode(content: &[u8], end: Offset, now_ms: TimestampMs) -> Option<Self> {
         let (head, entries) = content.split_at_checked(HEAD_SIZE)?;
         let version = i16::from_be_bytes(*head.first_chunk()?);
         let crc = u32::from_be_bytes(*head[2..].first_chunk()?);
@@ -245,6 +252,9 @@ impl Producers {
                 transaction_first_offset: i64::from_be_bytes(*entry[38..].first_chunk()?),
                 seen_ms: now_ms,
             };
+            if last.last_offset >= end || producer.transaction_first_offset >= end {
+                return None;
+            }
             by_id.insert(i64::from_be_bytes(*entry.first_chunk()?), producer);
         }
         Some(Self { by_id, expired_ms: now_ms })

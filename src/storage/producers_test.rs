@@ -102,7 +102,7 @@ fn golden_snapshot() {
     );
     assert_eq!(hex, expected);
 
-    let mut decoded = Producers::decode(&content, 0).unwrap();
+    let mut decoded = Producers::decode(&content, Offset::MAX, 0).unwrap();
     assert_eq!(append(&mut decoded, (0x1122, 3), 6, 3, 999), Ok(Some(80)));
     assert_eq!(
         append(&mut decoded, (0x1122, 3), 4, 2, 999),
@@ -112,7 +112,7 @@ fn golden_snapshot() {
     for position in 0..content.len() {
         let mut damaged = content.clone();
         damaged[position] ^= 1;
-        assert!(Producers::decode(&damaged, 0).is_none(), "byte {position}");
-        assert!(Producers::decode(&content[..position], 0).is_none());
+        assert!(Producers::decode(&damaged, Offset::MAX, 0).is_none(), "byte {position}");
+        assert!(Producers::decode(&content[..position], Offset::MAX, 0).is_none());
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::test_support::{
     Disk, TOPIC_ID, append, batch, idempotent_batch, name, read_all, small_config, wait_until,
 };
-use super::{AppendError, CompactionConfig, Error, LogDirs, StorageConfig};
+use super::{AppendError, CompactionConfig, Error, LogDirs, ReadError, StorageConfig};
 use crate::metadata::config::{Durability, TopicConfig};
 use crate::record::{Compression, batches};
 use crate::types::{BrokerEpoch, LeaderEpoch, Offset};
@@ -164,19 +164,112 @@ fn a_wrong_index_gives_no_wrong_data() {
     }
 }
 
+/// Every field of the header, and the records, of a batch in a sealed segment and of the last one.
 #[test]
-fn damage_before_the_recovery_point_is_not_cut_off() {
+fn flushed_records_that_are_damaged_are_neither_served_nor_cut_off() {
+    const FIELDS: [usize; 14] = [7, 0, 11, 15, 12, 16, 20, 22, 26, 34, 42, 50, 60, 70];
     let mut disk = Disk::new(Durability::PageCache);
-    fill(&disk);
+    let whole = fill(&disk);
+    let log_count = disk.files("t").iter().filter(|name| name.ends_with(".log")).count();
     disk.shut_down();
-    let path = disk.partition_path("t").join(LOG_0);
+    let clean = file_contents(&disk.partition_path("t"));
+    let mark = fs::read(disk.path().join(".kafka_cleanshutdown")).unwrap();
+    let bases: Vec<&String> = clean.keys().filter(|name| name.ends_with(".log")).collect();
+    for (name, is_clean) in [(bases[1], true), (bases[1], false), (bases[bases.len() - 1], true)] {
+        let content = &clean[name];
+        let starts: Vec<usize> = batches(content)
+            .scan(0, |at, batch| Some(std::mem::replace(at, *at + batch.unwrap().bytes.len())))
+            .collect();
+        for (start, field) in [starts[1], starts[starts.len() - 1]]
+            .into_iter()
+            .flat_map(|start| FIELDS.map(|field| (start, field)))
+        {
+            let mut damaged = content.clone();
+            damaged[start + field] ^= 1;
+            let path = disk.partition_path("t").join(name);
+            fs::write(&path, &damaged).unwrap();
+            if is_clean {
+                fs::write(disk.path().join(".kafka_cleanshutdown"), &mark).unwrap();
+            } else {
+                let _ = fs::remove_file(disk.path().join(".kafka_cleanshutdown"));
+            }
+            let log = disk.open().remove(0);
+            let mut served = Vec::new();
+            let mut next = 0;
+            let refused = loop {
+                match log.read(next, Offset::MAX, 500, true) {
+                    Ok(slice) if slice.is_empty() => break None,
+                    Ok(slice) => {
+                        slice.read_into(&mut served).unwrap();
+                        next = slice.next_offset;
+                    }
+                    Err(error) => break Some(error),
+                }
+            };
+            let context = format!("field {field} of the batch at {start} of {name}, {is_clean}");
+            assert!(whole.starts_with(&served), "{context}");
+            assert!(
+                matches!(refused, Some(ReadError::Storage(Error::Damaged { .. }))),
+                "{context}: {refused:?}"
+            );
+            assert!(
+                log.is_damaged() && disk.dirs().damages().found_and_repaired() == (1, 0),
+                "{context}"
+            );
+            assert_eq!(disk.dirs().offline_logs().len(), 1);
+            assert!(append(&log, 9, batch(Compression::None, &[(1, 1)])).is_err());
+            disk.crash();
+            assert_eq!(fs::read(&path).unwrap(), damaged, "{context}");
+            for (name, content) in &clean {
+                fs::write(disk.partition_path("t").join(name), content).unwrap();
+            }
+            let now = disk.files("t").iter().filter(|name| name.ends_with(".log")).count();
+            assert_eq!(now, log_count, "{context}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_log_is_repaired_by_what_a_leader_has() {
+    let mut disk = Disk::new(Durability::Fsync);
+    let whole = fill(&disk);
+    disk.shut_down();
+    let logs: Vec<String> =
+        disk.files("t").into_iter().filter(|name| name.ends_with(".log")).collect();
+    let path = disk.partition_path("t").join(&logs[1]);
     let mut content = fs::read(&path).unwrap();
-    content[100] ^= 1;
+    let at = content.len() / 2;
+    content[at] ^= 0x40;
     fs::write(&path, &content).unwrap();
-    fs::remove_file(path.with_extension("index")).unwrap();
-    let error = disk.try_open().map(|_| ()).unwrap_err();
-    assert!(error.to_string().contains("before the recovery point"), "{error}");
-    assert_eq!(fs::read(&path).unwrap(), content);
+    let log = disk.open().remove(0);
+    // A read finds it; the file is there still.
+    let found = (0..log.end_offset()).find(|&at| log.read(at, Offset::MAX, 500, true).is_err());
+    assert!(found.is_some() && log.is_damaged() && !log.takes_batches());
+
+    log.begin_repair().unwrap();
+    let base: Offset = logs[1].trim_end_matches(".log").parse().unwrap();
+    assert_eq!((log.end_offset(), log.is_damaged()), (base, true));
+    assert_eq!(fs::read(path.with_added_extension("damaged")).unwrap(), content);
+    // The repair goes on after a crash.
+    disk.crash();
+    drop(log);
+    let log = disk.open().remove(0);
+    assert!(log.is_damaged() && log.takes_batches() && log.end_offset() == base);
+    assert!(log.read(0, Offset::MAX, 500, true).is_err(), "it does not serve yet");
+    for batch in batches(&whole).map(|batch| batch.unwrap()) {
+        if batch.header.base_offset >= base {
+            log.append_as_follower(batch.bytes).unwrap();
+        }
+    }
+    log.end_repair().unwrap();
+    assert!(!log.is_damaged() && read_all(&log, 0) == whole);
+    assert_eq!(disk.dirs().damages().found_and_repaired(), (0, 1));
+    wait_until("what was set aside is gone", || {
+        !disk.files("t").iter().any(|name| name.ends_with(".damaged") || name == "kontiki-repair")
+    });
+    disk.shut_down();
+    let log = disk.open().remove(0);
+    assert!(!log.is_damaged() && read_all(&log, 0) == whole);
 }
 
 #[test]
@@ -281,8 +374,102 @@ fn foreign_directories_are_left_alone_or_set_aside() {
         recovery_threads: 1,
         compaction: CompactionConfig::default(),
         min_free: Some(0),
+        progress: std::sync::Arc::default(),
         on_trouble: std::sync::Arc::new(|| {}),
     };
     let second = LogDirs::open(config, std::sync::Arc::new(|_| {})).map(|_| ());
     assert!(matches!(second, Err(Error::Locked { .. })));
+}
+
+#[test]
+fn damaged_epochs_and_snapshots_are_read_again_from_the_batches() {
+    let mut disk = Disk::new(Durability::Fsync);
+    let whole = fill(&disk);
+    disk.shut_down();
+    let clean = file_contents(&disk.partition_path("t"));
+    let mark = fs::read(disk.path().join(".kafka_cleanshutdown")).unwrap();
+    let newest = clean.keys().filter(|name| name.ends_with(".snapshot")).next_back().unwrap();
+    let too_new = format!("{:020}.snapshot", 10_000);
+    for name in ["leader-epoch-checkpoint", newest, &too_new] {
+        for damage in 0..5 {
+            let content = clean.get(name).unwrap_or(&clean[newest]);
+            let mut damaged = content.clone();
+            match damage {
+                0 => damaged.clear(),
+                1 => damaged.truncate(content.len() / 2),
+                2 if name == "leader-epoch-checkpoint" => damaged[0] ^= 1,
+                2 => damaged[content.len() - 2] ^= 1,
+                3 => damaged.fill(0),
+                _ => {}
+            }
+            fs::write(disk.partition_path("t").join(name), damaged).unwrap();
+            if damage == 4 && clean.contains_key(name) {
+                fs::remove_file(disk.partition_path("t").join(name)).unwrap();
+            }
+            for is_clean in [true, false] {
+                if is_clean {
+                    fs::write(disk.path().join(".kafka_cleanshutdown"), &mark).unwrap();
+                }
+                let log = disk.open().remove(0);
+                assert!(!log.is_damaged() && read_all(&log, 0) == whole, "{name} {damage}");
+                for (producer, last) in [(0, 19), (1, 19), (2, 19)] {
+                    assert_eq!(log.last_sequences()[&producer], last, "{name} {damage}");
+                }
+                assert!(!disk.files("t").contains(&too_new));
+                for batch in batches(&whole).map(|batch| batch.unwrap().header) {
+                    let end = log.end_offset_for_epoch(batch.leader_epoch).unwrap().1;
+                    assert!(batch.last_offset() < end, "{name} {damage}");
+                }
+                disk.crash();
+            }
+            for (name, content) in &clean {
+                fs::write(disk.partition_path("t").join(name), content).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn gaps_larger_than_a_segment_can_address_are_recovered() {
+    let mut disk = Disk::new(Durability::Fsync);
+    let log = disk.create("t", &small_config());
+    append(&log, 0, batch(Compression::None, &[(1, 1)])).unwrap();
+    let mut whole = read_all(&log, 0);
+    for base in [10, 5_000_000_000, 5_000_000_001, 9_000_000_000] {
+        let mut bytes = batch(Compression::None, &[(2, 20), (3, 20)]);
+        crate::record::assign_offset(&mut bytes, base * 2, LeaderEpoch(0));
+        log.append_as_follower(&bytes).unwrap();
+        whole.extend_from_slice(&bytes);
+    }
+    wait_until("it is durable", || log.durable_end_offset() == log.end_offset());
+    for is_clean in [false, true, false] {
+        if is_clean {
+            disk.shut_down();
+        } else {
+            disk.crash();
+        }
+        let log = disk.open().remove(0);
+        assert!(!log.is_damaged() && read_all(&log, 0) == whole);
+        assert_eq!(log.end_offset(), 18_000_000_002);
+    }
+}
+
+#[test]
+fn an_empty_last_segment_is_where_the_log_goes_on() {
+    let mut disk = Disk::new(Durability::Fsync);
+    let log = disk.create("t", &small_config());
+    append(&log, 0, batch(Compression::None, &[(1, 1)])).unwrap();
+    let whole = read_all(&log, 0);
+    wait_until("it is durable", || log.durable_end_offset() == 1);
+    for is_clean in [false, true] {
+        if is_clean {
+            disk.shut_down();
+        } else {
+            disk.crash();
+        }
+        fs::write(disk.partition_path("t").join("00000000000000000001.log"), []).unwrap();
+        let log = disk.open().remove(0);
+        assert_eq!((log.is_damaged(), log.end_offset()), (false, 1));
+        assert!(read_all(&log, 0) == whole);
+    }
 }

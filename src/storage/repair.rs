@@ -13,11 +13,11 @@ use super::fs::{self, Durable};
 use super::inspect::{Fault, Finding, LogFile, PartitionFiles, base_offset};
 use super::log::EPOCHS;
 use super::log_dir::LOCK;
-use super::segment::{Segment, file_name};
+use super::segment::{RecoveryRules, Segment, file_name};
 use super::{Error, Result};
 use crate::metadata::config::TopicConfig;
-use crate::types::Offset;
 use crate::types::time::wall_ms;
+use crate::types::{LeaderEpoch, Offset};
 
 /// Something that can be done.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,9 +72,19 @@ pub fn repair(dir: &Path, repair: &Repair) -> Result<()> {
 }
 
 fn reindex(dir: &Path, base: Offset, may_cut: bool) -> Result<()> {
-    let interval = TopicConfig::default().index_interval_bytes;
     let segment = Segment::open_unindexed(dir, base, wall_ms())?;
-    segment.recover(interval, may_cut, |_| {})?;
+    let rules = RecoveryRules {
+        index_interval: TopicConfig::default().index_interval_bytes,
+        flushed: 0,
+        end_max: Offset::MAX,
+        epoch_min: LeaderEpoch::NONE,
+        is_active: false,
+    };
+    match segment.recover(&rules, |_| {})? {
+        Some(_) if may_cut => segment.cut_tail()?,
+        Some(refusal) => return Err(Error::malformed(segment.path(), refusal.to_string())),
+        None => {}
+    }
     for extension in ["log", "index", "timeindex"] {
         fs::sync_if_exists(&dir.join(file_name(base, extension)))?;
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::{Error, ReadError};
 use crate::record::{Batch, BatchHeader, HEADER_SIZE, Refusal};
+use crate::types::Offset;
 
 /// A batch and where it begins.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +45,8 @@ pub(super) struct Scanner<'f> {
     file: &'f File,
     /// Of the next batch.
     position: u64,
+    /// No batch may begin below. Base offsets are not part of any checksum.
+    offset_min: Offset,
     end: u64,
     window: Vec<u8>,
     window_start: u64,
@@ -60,6 +63,7 @@ impl<'f> Scanner<'f> {
         Self {
             file,
             position,
+            offset_min: 0,
             end,
             window: Vec::new(),
             window_start: 0,
@@ -67,16 +71,16 @@ impl<'f> Scanner<'f> {
         }
     }
 
-    /// For reading everything.
-    pub(super) fn sequential(file: &'f File, end: u64) -> Self {
-        Self { window_size_max: LARGE_WINDOW, ..Self::new(file, 0, end) }
+    /// For reading everything between them.
+    pub(super) fn sequential(file: &'f File, position: u64, end: u64) -> Self {
+        Self { window_size_max: LARGE_WINDOW, ..Self::new(file, position, end) }
     }
 
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 
-    /// The next batch; `None` at the end. A batch that goes beyond the end is an error.
+    /// The next batch; `None` at the end. A batch that goes beyond the end, or back in offsets, is an error.
     pub(super) fn next(&mut self) -> Result<Option<Scanned>, ScanError> {
         let position = self.position;
         if position >= self.end {
@@ -87,6 +91,10 @@ impl<'f> Scanner<'f> {
         if scanned.end() > self.end {
             return Err(Refusal::CutShort.into());
         }
+        if header.base_offset < self.offset_min {
+            return Err(Refusal::Corrupt("offsets do not ascend").into());
+        }
+        self.offset_min = header.next_offset();
         self.position = scanned.end();
         Ok(Some(scanned))
     }

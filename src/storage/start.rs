@@ -16,7 +16,7 @@ use super::log::{FoundLog, PARTITION_METADATA, open_log};
 use super::log_dir::{
     CLEAN_ENDS, CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOCK, LOG_STARTS, LogDir, RECOVERY_POINTS,
 };
-use super::{Error, PartitionLog, Result};
+use super::{Error, PartitionLog, RecoveryProgress, Result};
 use crate::metadata::config::TopicConfig;
 use crate::types::time::now;
 use crate::types::{BrokerEpoch, TopicPartition};
@@ -121,6 +121,10 @@ fn list_partitions(dir: &LogDir, is_trusted: bool) -> Result<Vec<FoundLog>> {
             name,
         });
     }
+    let held: BTreeSet<&TopicPartition> = found.iter().map(|log| &log.name).collect();
+    let named = recovery_points.keys().chain(high_watermarks.keys()).chain(log_starts.keys());
+    let outdated = named.filter(|name| !held.contains(name)).cloned();
+    dir.outdated.lock().extend(outdated);
     Ok(found)
 }
 
@@ -128,6 +132,7 @@ fn list_partitions(dir: &LogDir, is_trusted: bool) -> Result<Vec<FoundLog>> {
 pub(super) fn recover(
     found: Vec<(Arc<LogDir>, FoundLog)>,
     threads: usize,
+    progress: &RecoveryProgress,
 ) -> Result<Vec<Arc<PartitionLog>>> {
     let mut names = BTreeSet::new();
     for (dir, log) in &found {
@@ -138,6 +143,8 @@ pub(super) fn recover(
     }
     let config = Arc::new(TopicConfig::default());
     let count = found.len();
+    let started = now();
+    progress.begin(count);
     let jobs = Mutex::new(found.into_iter());
     let results: Mutex<Vec<Result<Arc<PartitionLog>>>> = Mutex::new(Vec::with_capacity(count));
     thread::scope(|scope| {
@@ -157,10 +164,14 @@ pub(super) fn recover(
                         }
                         result => results.lock().push(result),
                     }
+                    progress.advance();
                 }
             });
         }
     });
+    if count > 0 {
+        tracing::info!(partitions = count, took = ?started.elapsed(), "logs are open");
+    }
     let mut logs = results.into_inner().into_iter().collect::<Result<Vec<_>>>()?;
     logs.sort_unstable_by(|a, b| a.name().cmp(b.name()));
     for log in &logs {

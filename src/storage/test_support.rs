@@ -28,8 +28,11 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn new(durability: Durability) -> Self {
-        let mut disk =
-            Self::closed(tempfile::tempdir().unwrap(), durability, CompactionConfig::default());
+        Self::new_in(tempfile::tempdir().unwrap(), durability)
+    }
+
+    pub(super) fn new_in(temp: TempDir, durability: Durability) -> Self {
+        let mut disk = Self::new_in_unopened(temp, durability);
         assert!(disk.open().is_empty());
         disk
     }
@@ -42,6 +45,10 @@ impl Disk {
     ) -> Self {
         let retention_check_interval = Duration::from_millis(20);
         Self { temp, durability, retention_check_interval, compaction, dirs: None }
+    }
+
+    pub(super) fn new_in_unopened(temp: TempDir, durability: Durability) -> Self {
+        Self::closed(temp, durability, CompactionConfig::default())
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -64,6 +71,7 @@ impl Disk {
             recovery_threads: 2,
             compaction: self.compaction.clone(),
             min_free: Some(0),
+            progress: std::sync::Arc::default(),
             on_trouble: Arc::new(|| {}),
         };
         let (dirs, logs) = LogDirs::open(config, Arc::new(|_| {}))?;

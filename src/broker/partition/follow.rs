@@ -25,7 +25,7 @@ impl Partition {
     ) -> Option<(NodeId, Subscription)> {
         self.update(|state, _, _| {
             let follower = state.replica.follower_mut()?;
-            let leader = follower.leader()?;
+            let leader = follower.leader().filter(|_| self.log.takes_batches())?;
             follower.subscribe(slot);
             let leader_epoch = follower.epoch();
             state.acks = Some(AckStream { slot, outbox: Arc::clone(acks), marked: false });
@@ -77,6 +77,9 @@ impl Partition {
             }
             if log_start_offset > ends.start && log_start_offset <= ends.end {
                 self.log.raise_start_offset(log_start_offset)?;
+            }
+            if self.log.is_damaged() && ends.end >= high_watermark {
+                self.log.end_repair()?;
             }
             let vouched = !batches.is_empty() && ends.durable == ends.end;
             Ok(vouched.then(|| self.acked(slot)))

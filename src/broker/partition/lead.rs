@@ -63,6 +63,8 @@ impl Partition {
                 }
                 Err(SubscribeRefusal::Code(code)) => return Err(refused(code)),
             };
+            // Perhaps it comes back because what it was pushed is not what was written.
+            self.log.look_again_from(subscription.fetch_offset);
             state.streams.retain(|stream| stream.node != follower);
             let mut stream = FollowerStream {
                 node: follower,

@@ -65,6 +65,7 @@ impl Broker {
             recovery_threads: 1,
             compaction: CompactionConfig::default(),
             min_free: Some(0),
+            progress: std::sync::Arc::default(),
             on_trouble: Arc::new(|| panic!("trouble with a log directory")),
         };
         let registered: Arc<OnceLock<Arc<Partition>>> = Arc::default();

@@ -133,6 +133,7 @@ impl Nodes {
                 log_dirs,
                 log_dirs_min_free: Some(0),
                 durability,
+                recovery: Arc::default(),
                 retention_check_interval: Duration::from_secs(300),
                 compaction: CompactionConfig::default(),
                 static_configs: BTreeMap::new(),

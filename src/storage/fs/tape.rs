@@ -110,8 +110,13 @@ impl Tape {
     pub(in crate::storage) fn restore(&self, len: usize, crash: Crash, target: &Path) {
         let reel = self.shared.reel.lock();
         let mut disk = Model::default();
-        for step in &reel.steps[..len] {
-            disk.apply(step);
+        for (index, step) in reel.steps[..len].iter().enumerate() {
+            match (crash, step) {
+                (Crash::Torn(missing), Step::Content { file, change }) if index + 1 == len => {
+                    disk.apply(&Step::Content { file: *file, change: change.torn(missing) });
+                }
+                _ => disk.apply(step),
+            }
         }
         disk.write(0, crash, &mut Random(crash.seed()), target);
     }
@@ -268,6 +273,17 @@ impl Node {
 }
 
 impl Change {
+    /// Without so many thousandths of the bytes at the end.
+    fn torn(&self, missing: usize) -> Self {
+        match self {
+            Self::Truncate(size) => Self::Truncate(*size),
+            Self::Write { position, bytes } => {
+                let kept = bytes.len() - bytes.len() * missing / 1000;
+                Self::Write { position: *position, bytes: bytes[..kept].to_vec() }
+            }
+        }
+    }
+
     /// Applies it; of a write only so many bytes.
     fn apply(&self, content: &mut Vec<u8>, written: usize) {
         match self {
@@ -378,19 +394,8 @@ impl Model {
                 let mut content = durable.clone();
                 match crash {
                     Crash::PowerLost => {}
-                    Crash::Killed => {
+                    Crash::Killed | Crash::Torn(_) => {
                         pending.iter().for_each(|change| change.apply(&mut content, usize::MAX));
-                    }
-                    Crash::Torn(missing) => {
-                        for (index, change) in pending.iter().enumerate() {
-                            let written = match change {
-                                Change::Write { bytes, .. } if index + 1 == pending.len() => {
-                                    bytes.len() - bytes.len() * missing / 1000
-                                }
-                                _ => usize::MAX,
-                            };
-                            change.apply(&mut content, written);
-                        }
                     }
                     Crash::Reordered(_) => {
                         let kept = random.below(pending.len() + 1);

@@ -90,7 +90,7 @@ pub fn read(path: &Path) -> Result<Content> {
             Content::Aborted(entries.ok_or_else(|| malformed("not whole entries of version 0"))?)
         }
         FileKind::ProducerSnapshot => {
-            let producers = Producers::decode(&bytes, -1)
+            let producers = Producers::decode(&bytes, base, -1)
                 .ok_or_else(|| malformed("not a whole snapshot, or its checksum does not match"))?;
             Content::Producers(producers.entries().collect())
         }

@@ -334,7 +334,7 @@ impl<'d> Pass<'d> {
         {
             self.snapshots_done += 1;
             let path = self.dir.join(file_name(at, "snapshot"));
-            let decoded = std::fs::read(&path).map(|content| Producers::decode(&content, 0));
+            let decoded = std::fs::read(&path).map(|content| Producers::decode(&content, at, 0));
             let reason = match decoded {
                 Err(error) => Some(error.to_string()),
                 Ok(None) => Some("not a whole snapshot, or its checksum does not match".to_owned()),

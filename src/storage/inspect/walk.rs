@@ -39,7 +39,7 @@ impl LogFile {
         &self,
         mut on_batch: impl FnMut(u64, Batch<'_>) -> Result<(), E>,
     ) -> Result<(u64, Option<Refusal>), E> {
-        let mut scanner = Scanner::sequential(&self.file, self.size);
+        let mut scanner = Scanner::sequential(&self.file, 0, self.size);
         loop {
             let position = scanner.position();
             let next = scanner.next().and_then(|found| match found {

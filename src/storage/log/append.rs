@@ -71,6 +71,7 @@ impl PartitionLog {
         let bytes = rewritten.as_deref_mut().unwrap_or(bytes);
         let mut writer = self.writer.lock();
         self.check_writable(&writer)?;
+        self.check_whole()?;
         let copy = writer.producers.check(&header)?;
         let (base_offset, last_offset, timestamp_ms) = match copy {
             Some(copy) => (copy.base_offset(), copy.last_offset, copy.timestamp_ms),
@@ -235,9 +236,15 @@ impl PartitionLog {
         let segments = self.segments.load_full();
         match segments.last() {
             None => self.make_directory(header.base_offset, now_ms),
-            Some(active) if active.must_roll(header, 0, config, now_ms) => self
-                .roll(writer, active, header.base_offset, now_ms)
-                .map_err(|error| self.dir.fail_unless_full(error)),
+            Some(active) if active.must_roll(header, 0, config, now_ms) => {
+                // The next segment begins where this one ends, so that a gap between them is a loss. The first batch
+                // may begin later, where compaction has left a gap.
+                let end = self.end_offset();
+                let is_near = header.last_offset() - end <= i64::from(i32::MAX);
+                let base_offset = if is_near { end } else { header.base_offset };
+                self.roll(writer, active, base_offset, now_ms)
+                    .map_err(|error| self.dir.fail_unless_full(error))
+            }
             Some(active) => Ok(Arc::clone(active)),
         }
     }
@@ -245,6 +252,7 @@ impl PartitionLog {
     /// The first write makes the directory.
     fn make_directory(&self, base_offset: Offset, now_ms: TimestampMs) -> Result<Arc<Segment>> {
         let metadata = self.path.join(PARTITION_METADATA);
+        self.dir.forget_outdated(&self.name)?;
         match fs::create_dir(&self.path) {
             Ok(()) => {}
             Err(error) if error.is_already_exists() => {
@@ -276,7 +284,6 @@ impl PartitionLog {
         base_offset: Offset,
         now_ms: TimestampMs,
     ) -> Result<Arc<Segment>> {
-        self.lower_written_recovery_point(base_offset)?;
         active.seal()?;
         self.write_epochs_if_changed()?;
         self.write_snapshot(writer, self.end_offset())?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use super::super::Result;
-use super::{EPOCHS, PartitionLog};
+use super::{EPOCHS, PARTITION_METADATA, PartitionLog};
 
 impl PartitionLog {
     /// Refuses appends from now on and completes the files. Gives what has to be synced then; nothing when nothing was
@@ -22,13 +22,15 @@ impl PartitionLog {
         active.seal()?;
         let end_offset = self.end_offset();
         self.write_snapshot(&mut writer, end_offset)?;
-        let paths = vec![
-            active.path().to_path_buf(),
-            active.index_path(),
-            active.time_index_path(),
-            self.snapshot_path(end_offset),
-            self.path.join(EPOCHS),
-        ];
+        let names = [EPOCHS, PARTITION_METADATA].map(|name| self.path.join(name));
+        let mut paths = vec![self.snapshot_path(end_offset)];
+        paths.extend(names);
+        paths.extend(active.paths());
+        // The housekeeper may not have come to what was rolled last.
+        for segment in self.flush.lock().unsealed() {
+            paths.extend(segment.paths());
+            paths.push(self.snapshot_path(segment.next_offset()));
+        }
         Ok(Some(Closing { paths, dir: self.path.clone() }))
     }
 

@@ -30,6 +30,8 @@ pub(super) struct FlushState {
     recovery_point: Offset,
     /// The one in the checkpoint file.
     recovery_point_written: Offset,
+    /// The largest that may be in the file at the moment.
+    recovery_point_in_file_max: Offset,
 }
 
 impl FlushState {
@@ -52,6 +54,11 @@ impl FlushState {
         self.names_changed = true;
     }
 
+    /// Complete segments that are not on disk with all that belongs to them.
+    pub(super) fn unsealed(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        self.sealed.iter()
+    }
+
     /// Nothing from `end_offset` on is in the files any more.
     pub(super) fn on_truncated(&mut self, end_offset: Offset) {
         self.generation += 1;
@@ -68,11 +75,21 @@ impl FlushState {
         self.sealed.retain(is_left);
     }
 
-    /// The state of a log that was just opened.
-    pub(super) fn on_opened(&mut self, recovery_point: Offset, written: Offset, recovered: bool) {
+    /// The state of a log that was just opened; `suspects` were recovered.
+    pub(super) fn on_opened(
+        &mut self,
+        recovery_point: Offset,
+        written: Offset,
+        suspects: &[Arc<Segment>],
+    ) {
         self.recovery_point = recovery_point;
         self.recovery_point_written = written;
-        self.names_changed = recovered;
+        self.recovery_point_in_file_max = written;
+        self.names_changed = !suspects.is_empty();
+        if let Some((_active, complete)) = suspects.split_last() {
+            self.unsynced = complete.to_vec();
+            self.sealed = complete.to_vec();
+        }
     }
 }
 
@@ -151,33 +168,23 @@ impl PartitionLog {
         true
     }
 
-    /// Of a log that was just opened: complete segments that were not on disk for certain, from `end_offset` on, are to
-    /// be synced like those that were written since.
-    pub(super) fn sync_recovered(&self, end_offset: Offset) {
-        let segments = self.segments.load();
-        let complete = segments.split_last().map_or(&[][..], |(_, complete)| complete);
-        let first = complete.partition_point(|segment| segment.next_offset() <= end_offset);
-        let mut flush = self.flush.lock();
-        complete[first..].iter().for_each(|segment| flush.on_rolled(segment));
-        if first < complete.len()
-            && let Some(me) = self.me.upgrade()
-        {
-            self.dir.chores.add(|chores| chores.sealed.push(me));
-        }
-    }
-
-    pub(super) fn cut_durable_end(&self, end_offset: Offset) {
-        let mut flush = self.flush.lock();
-        flush.on_truncated(end_offset);
-        self.durable_end_offset.fetch_min(end_offset, Ordering::AcqRel);
+    /// Before the log is cut off: what is written there from now on is not on disk, whatever the checkpoint says.
+    pub(super) fn cut_durable_end(&self, end_offset: Offset) -> Result<()> {
+        let is_above = {
+            let mut flush = self.flush.lock();
+            flush.on_truncated(end_offset);
+            self.durable_end_offset.fetch_min(end_offset, Ordering::AcqRel);
+            flush.recovery_point_in_file_max > end_offset
+        };
+        if is_above { self.dir.write_recovery_points() } else { Ok(()) }
     }
 
     /// Makes complete segments durable with all that belongs to them, and moves the recovery point behind them. True
     /// when it moved.
     pub(in super::super) fn sync_sealed(&self) -> Result<bool> {
         let (sealed, generation) = {
-            let mut flush = self.flush.lock();
-            (std::mem::take(&mut flush.sealed), flush.generation)
+            let flush = self.flush.lock();
+            (flush.sealed.clone(), flush.generation)
         };
         let mut recovery_point = 0;
         for segment in &sealed {
@@ -198,35 +205,51 @@ impl PartitionLog {
         sync_if_exists(&self.path.join(EPOCHS))?;
         fs::sync_dir(&self.path)?;
         let mut flush = self.flush.lock();
-        let counts = flush.generation == generation && recovery_point > flush.recovery_point;
-        if counts {
-            flush.recovery_point = recovery_point;
+        if flush.generation != generation {
+            return Ok(false);
         }
-        Ok(counts)
+        flush.sealed.retain(|segment| !sealed.iter().any(|synced| Arc::ptr_eq(synced, segment)));
+        let moved = recovery_point > flush.recovery_point;
+        flush.recovery_point = flush.recovery_point.max(recovery_point);
+        Ok(moved)
     }
 
-    /// For the checkpoint file.
+    /// For the checkpoint file: what is on disk with all that belongs to it. Only what was committed counts, so that a
+    /// replica that is cut off for another leader's sake hardly ever has to take it back.
     pub(in super::super) fn recovery_point(&self) -> Offset {
-        self.flush.lock().recovery_point
+        self.recovery_point_of(&self.flush.lock())
     }
 
-    pub(super) fn recovery_point_written(&self) -> Offset {
+    /// The same, when it is about to be written. A cut that comes now knows that it may be there already.
+    pub(in super::super) fn on_recovery_point_writing(&self) -> Offset {
+        let mut flush = self.flush.lock();
+        let offset = self.recovery_point_of(&flush);
+        flush.recovery_point_in_file_max = flush.recovery_point_in_file_max.max(offset);
+        offset
+    }
+
+    fn recovery_point_of(&self, flush: &FlushState) -> Offset {
+        let durable = self.durable_end_offset.load(Ordering::Acquire);
+        let committed = durable.min(self.high_watermark_checkpoint());
+        // Without its indexes and snapshot, a segment has to be read again.
+        let unsealed = flush.sealed.first().map_or(Offset::MAX, |first| first.next_offset() - 1);
+        flush.recovery_point.max(committed.min(unsealed))
+    }
+
+    pub(in super::super) fn recovery_point_written(&self) -> Offset {
         self.flush.lock().recovery_point_written
     }
 
     /// The checkpoint file says `offset` now.
     pub(in super::super) fn on_recovery_point_written(&self, offset: Offset) {
-        let before = std::mem::replace(&mut self.flush.lock().recovery_point_written, offset);
+        let before = {
+            let mut flush = self.flush.lock();
+            flush.recovery_point_in_file_max = offset;
+            std::mem::replace(&mut flush.recovery_point_written, offset)
+        };
         if offset > before {
             self.compact_soon();
         }
-    }
-
-    /// After a cut, the checkpoint may name an offset that is yet to be written again. Recovery would then trust a
-    /// segment that ends at or below it, so before there is one the file has to be corrected.
-    pub(super) fn lower_written_recovery_point(&self, base_offset: Offset) -> Result<()> {
-        let is_above = self.flush.lock().recovery_point_written > base_offset;
-        if is_above { self.dir.write_recovery_points() } else { Ok(()) }
     }
 
     /// Everything is on disk, because the whole file system was synced after the last append.

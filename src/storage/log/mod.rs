@@ -8,6 +8,7 @@
 
 mod append;
 mod close;
+mod damage;
 mod discard;
 mod flush;
 mod open;
@@ -39,6 +40,7 @@ use super::{AppendError, Result};
 use crate::metadata::config::{Durability, TopicConfig};
 use crate::types::time::now;
 use crate::types::{LeaderEpoch, Offset, TopicId, TopicIdPartition, TopicPartition};
+use damage::Health;
 use flush::FlushState;
 
 pub(super) const EPOCHS: &str = "leader-epoch-checkpoint";
@@ -76,6 +78,8 @@ pub struct PartitionLog {
     warm: AtomicBool,
     /// Its directory was renamed, to be deleted.
     gone: AtomicBool,
+    is_damaged: AtomicBool,
+    health: Mutex<Health>,
 }
 
 /// What only the writer looks at.
@@ -148,6 +152,8 @@ impl PartitionLog {
             compaction_queued: AtomicBool::new(false),
             warm: AtomicBool::new(false),
             gone: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(false),
+            health: Mutex::default(),
         })
     }
 
@@ -268,7 +274,8 @@ impl PartitionLog {
         if writer.closed {
             return Err(AppendError::Closed);
         }
-        Ok(self.dir.check_online()?)
+        self.dir.check_online()?;
+        Ok(self.check_repairable()?)
     }
 
     /// Brings `leader-epoch-checkpoint` up to date, when a segment ends and when the log is cut off or closed. What is
@@ -306,6 +313,11 @@ impl PartitionLog {
             fs::remove_if_exists(&self.snapshot_path(offset))?;
         }
         Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn last_sequences(&self) -> std::collections::BTreeMap<i64, i32> {
+        self.writer.lock().producers.last_sequences()
     }
 
     fn snapshot_path(&self, offset: Offset) -> PathBuf {

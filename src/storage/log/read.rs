@@ -1,10 +1,12 @@
 //! Reading: slices by offset, records by time.
 
+use std::sync::Arc;
+
 use super::super::ReadError;
-use super::super::segment::Wanted;
+use super::super::segment::{Segment, Wanted};
 use super::super::slice::Slice;
 use super::PartitionLog;
-use crate::record::{Batch, visit_timestamps};
+use crate::record::{Batch, BatchHeader, visit_timestamps};
 use crate::types::{LeaderEpoch, Offset, TimestampMs};
 
 /// A record found by time.
@@ -26,6 +28,20 @@ impl PartitionLog {
         size_max: usize,
         at_least_one: bool,
     ) -> Result<Slice, ReadError> {
+        self.read_checked(from, || self.read_segments(from, upper, size_max, at_least_one))
+    }
+
+    fn read_segments(
+        &self,
+        from: Offset,
+        upper: Offset,
+        size_max: usize,
+        at_least_one: bool,
+    ) -> Result<Slice, ReadError> {
+        let is_right = |header: &BatchHeader| {
+            let epoch = self.epochs.lock().epoch_of(header.base_offset);
+            epoch.is_none_or(|epoch| epoch == header.leader_epoch)
+        };
         self.with_segments(|segments| {
             let (start, end) = (self.start_offset(), self.end_offset());
             if !(start..=end).contains(&from) {
@@ -40,7 +56,7 @@ impl PartitionLog {
             let first = segments.partition_point(|segment| segment.base_offset <= from);
             for segment in &segments[first.saturating_sub(1)..] {
                 // Compaction may leave a gap at the end of a segment: then the next one goes on.
-                if let Some(slice) = segment.slice(&wanted)? {
+                if let Some(slice) = segment.slice(&wanted, &is_right)? {
                     return Ok(slice);
                 }
             }
@@ -54,7 +70,7 @@ impl PartitionLog {
         timestamp_ms: TimestampMs,
         upper: Offset,
     ) -> Result<Option<TimestampedOffset>, ReadError> {
-        self.with_segments(|segments| {
+        let find = |segments: &[Arc<Segment>]| {
             let upper = upper.min(self.end_offset());
             let mut from = self.start_offset();
             self.keep_warm();
@@ -69,15 +85,17 @@ impl PartitionLog {
                 }
             }
             Ok(None)
-        })
+        };
+        self.read_checked(self.start_offset(), || self.with_segments(find))
     }
 
     /// The first record that has the largest timestamp below `upper`.
     pub fn max_timestamp(&self, upper: Offset) -> Result<Option<TimestampedOffset>, ReadError> {
+        self.check_whole()?;
         let (start, upper) = (self.start_offset(), upper.min(self.end_offset()));
         self.keep_warm();
         // Of a batch that the log start divides, only the later records count; headers do not know of them.
-        let divided = self.read(start, upper, 0, true)?;
+        let divided = self.read_segments(start, upper, 0, true)?;
         let mut best = None;
         let mut from = start;
         if self.start_offset_to_write().is_some() && !divided.is_empty() {

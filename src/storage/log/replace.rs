@@ -200,7 +200,7 @@ impl Leftovers {
 fn end_of(path: &Path) -> Result<Offset> {
     let file = std::fs::File::open(path).map_err(Error::io("open", path))?;
     let size = file.metadata().map_err(Error::io("look at", path))?.len();
-    let mut scanner = Scanner::sequential(&file, size);
+    let mut scanner = Scanner::sequential(&file, 0, size);
     let mut end = 0;
     while let Some(batch) =
         scanner.next().map_err(|error| Error::malformed(path, error.to_string()))?

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::fs::remove_if_exists;
+use super::super::fs::{self, remove_if_exists};
 use super::super::scan::Scanner;
 use super::super::segment::Segment;
 use super::super::{AppendError, Error, ReadError, Result};
@@ -32,13 +32,20 @@ impl PartitionLog {
             self.restart_at(&mut writer, offset, offset.min(self.start_offset()))?;
             return Ok(offset);
         }
+        let end = end_after_cut(&segments[..kept], offset);
+        let end =
+            end.map_err(|error| self.on_cut_failed(into_error(error, &segments[kept - 1])))?;
         // Nobody reads beyond from here on.
         self.end_offset.fetch_min(offset, Ordering::AcqRel);
-        self.cut_durable_end(offset);
+        self.cut_durable_end(end)?;
         self.segments.store(Arc::new(segments[..kept].to_vec()));
         let mut cut = || -> Result<Offset> {
             for segment in segments[kept..].iter().rev() {
                 remove_segment(segment)?;
+            }
+            if kept < segments.len() {
+                // They must not come back behind what is written from now on.
+                fs::sync_dir(&self.path)?;
             }
             let end_offset = loop {
                 let active = &segments[kept - 1];
@@ -56,7 +63,7 @@ impl PartitionLog {
             self.reload_producers(&mut writer, end_offset)?;
             Ok(end_offset)
         };
-        let end_offset = cut().map_err(|error| self.dir.fail(error))?;
+        let end_offset = cut().map_err(|error| self.on_cut_failed(error))?;
         self.publish_cut(end_offset, self.start_offset().min(end_offset))?;
         Ok(end_offset)
     }
@@ -77,7 +84,7 @@ impl PartitionLog {
     ) -> Result<(), AppendError> {
         let segments = self.segments.load_full();
         self.end_offset.store(end, Ordering::Release);
-        self.cut_durable_end(end.min(start));
+        self.cut_durable_end(end.min(start))?;
         writer.producers.clear();
         let mut restart = || -> Result<()> {
             if segments.is_empty() {
@@ -90,7 +97,7 @@ impl PartitionLog {
             self.drop_snapshots(writer, -1)?;
             let segment = Segment::create(&self.path, end, wall_ms())?;
             self.segments.store(Arc::new(vec![Arc::new(segment)]));
-            Ok(())
+            fs::sync_dir(&self.path)
         };
         restart().map_err(|error| self.dir.fail(error))?;
         self.epochs.lock().clear();
@@ -107,7 +114,7 @@ impl PartitionLog {
         } else if start > start_before {
             self.on_start_moved();
         }
-        self.cut_durable_end(end);
+        self.cut_durable_end(end)?;
         if self.clean_end.fetch_min(end, Ordering::AcqRel) > end {
             self.dir.chores.add(|chores| chores.clean_ends = true);
         }
@@ -138,7 +145,7 @@ impl PartitionLog {
         for &snapshot in writer.snapshots.iter().rev() {
             let content = std::fs::read(self.snapshot_path(snapshot)).unwrap_or_default();
             if (from..=end_offset).contains(&snapshot)
-                && let Some(decoded) = Producers::decode(&content, now_ms)
+                && let Some(decoded) = Producers::decode(&content, snapshot, now_ms)
             {
                 producers = decoded;
                 from = snapshot;
@@ -170,6 +177,18 @@ impl PartitionLog {
         writer.producers = producers;
         Ok(())
     }
+}
+
+/// Where a log ends at the least when it is cut off at `offset`, which is in the last of `segments`.
+fn end_after_cut(segments: &[Arc<Segment>], offset: Offset) -> Result<Offset, ReadError> {
+    let [before @ .., active] = segments else { return Ok(offset) };
+    let found = active.find_batch(&*active.file()?, offset, active.size())?;
+    Ok(match (found, before.last()) {
+        // The segment goes, and the one before may have ended in a gap.
+        (Some(first), Some(before)) if first.position == 0 => before.base_offset,
+        (Some(first), _) => first.header.base_offset.min(offset),
+        (None, _) => active.next_offset().min(offset),
+    })
 }
 
 pub(super) fn remove_segment(segment: &Segment) -> Result<()> {

@@ -9,6 +9,7 @@ use super::super::scan::{Scanned, Scanner};
 use super::super::slice::Slice;
 use super::super::{ReadError, Result};
 use super::{MaxTimestamp, Segment, State};
+use crate::record::BatchHeader;
 use crate::types::{Offset, TimestampMs};
 
 /// What a reader wants.
@@ -23,8 +24,13 @@ pub(in super::super) struct Wanted {
 }
 
 impl Segment {
-    /// Whole batches from the one that holds `from` on. `None` when they are all below.
-    pub(in super::super) fn slice(&self, wanted: &Wanted) -> Result<Option<Slice>, ReadError> {
+    /// Whole batches from the one that holds `from` on. `None` when they are all below. Those that are read for the first
+    /// time are verified, with the help of `is_right`.
+    pub(in super::super) fn slice(
+        &self,
+        wanted: &Wanted,
+        is_right: &dyn Fn(&BatchHeader) -> bool,
+    ) -> Result<Option<Slice>, ReadError> {
         let (size, next_offset) = {
             let state = self.state.lock();
             if wanted.from >= state.next_offset {
@@ -56,6 +62,7 @@ impl Segment {
         } else {
             self.longest(&file, one, position_max.min(size), wanted.upper, size)?
         };
+        self.verify(&file, &range, is_right)?;
         Ok(Some(self.make_slice(range, wanted.from)?))
     }
 
@@ -317,9 +324,9 @@ impl Segment {
 
 /// Whole batches, by position.
 #[derive(Debug, Clone, Copy)]
-struct Range {
-    position: u64,
-    end: u64,
+pub(super) struct Range {
+    pub(super) position: u64,
+    pub(super) end: u64,
     next_offset: Offset,
 }
 

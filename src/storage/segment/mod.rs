@@ -6,6 +6,7 @@
 
 mod lookup;
 mod recover;
+mod verify;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,6 +19,8 @@ use std::time::UNIX_EPOCH;
 use parking_lot::Mutex;
 
 pub(super) use lookup::Wanted;
+pub(super) use recover::RecoveryRules;
+use verify::Checked;
 
 use super::index::{Index, OffsetEntry, TimeEntry};
 use super::{Error, ReadError, Result, fs};
@@ -56,6 +59,7 @@ struct State {
     first_timestamp_ms: Option<TimestampMs>,
     created_ms: TimestampMs,
     recent: VecDeque<Recent>,
+    checked: Checked,
 }
 
 /// The largest timestamp, and the last offset of the first batch that has it.
@@ -137,6 +141,7 @@ impl Segment {
             first_timestamp_ms: None,
             created_ms,
             recent: VecDeque::new(),
+            checked: if size == 0 { Checked::ALL } else { Checked::NOTHING },
         };
         Self {
             base_offset,
@@ -260,6 +265,7 @@ impl Segment {
             return Err(error);
         }
         let mut state = self.state.lock();
+        state.checked.tail_from = state.checked.tail_from.min(position);
         for batch in batches(bytes) {
             let header = batch.expect("the caller parsed these batches").header;
             self.index(&mut state, &header, config.index_interval_bytes, true);

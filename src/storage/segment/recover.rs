@@ -6,9 +6,23 @@ use super::super::fs::{self, remove_if_exists};
 use super::super::index::Index;
 use super::super::scan::{ScanError, Scanner};
 use super::super::{Error, ReadError, Result};
-use super::{MaxTimestamp, Segment, file_name};
+use super::{Checked, MaxTimestamp, Segment, file_name};
 use crate::record::{BatchHeader, Refusal};
-use crate::types::{Offset, TimestampMs};
+use crate::types::{LeaderEpoch, Offset, TimestampMs};
+
+/// What is known about a segment that is recovered.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct RecoveryRules {
+    pub(in super::super) index_interval: u32,
+    /// Below, everything was synced.
+    pub(in super::super) flushed: Offset,
+    /// No batch goes beyond.
+    pub(in super::super) end_max: Offset,
+    /// Of the last batch before.
+    pub(in super::super) epoch_min: LeaderEpoch,
+    /// It will be appended to: its index entries may stay in memory.
+    pub(in super::super) is_active: bool,
+}
 
 impl Segment {
     /// A segment of which only the names and sizes of its files are looked at. `None` when its indexes are missing or
@@ -73,8 +87,8 @@ impl Segment {
             let named = last.map(|last| self.absolute(last.relative_offset));
             let is_wrong =
                 batch.position == position && named.is_some_and(|n| n != header.last_offset());
-            if is_wrong || header.base_offset < next_offset {
-                return Err(Refusal::Corrupt("offsets do not ascend").into());
+            if is_wrong {
+                return Err(Refusal::Corrupt("not the batch that the index names").into());
             }
             if header.record_count > 0 && header.max_timestamp_ms > max.timestamp_ms {
                 max = MaxTimestamp {
@@ -92,14 +106,13 @@ impl Segment {
         Ok(())
     }
 
-    /// Reads every batch, checks it, and rebuilds the indexes. From the first bad one on, everything is cut off, or it is
-    /// an error where that may not be. `on_batch` sees the good ones. True when something was cut off.
+    /// Reads every batch and rebuilds the indexes; of what was not flushed, checks the content too. `on_batch` sees the
+    /// good ones. Ends at the first bad one, of which the file keeps everything.
     pub(in super::super) fn recover(
         &self,
-        index_interval: u32,
-        may_cut: bool,
+        rules: &RecoveryRules,
         mut on_batch: impl FnMut(&BatchHeader),
-    ) -> Result<bool> {
+    ) -> Result<Option<Refusal>> {
         let file = self.file()?;
         remove_if_exists(&self.index_path())?;
         remove_if_exists(&self.time_index_path())?;
@@ -110,51 +123,52 @@ impl Segment {
         (state.offsets, state.times) = (Index::new(), Index::new());
         state.max = None;
         state.since_entry = 0;
-        let mut scanner = Scanner::sequential(&file, size);
-        let reason = loop {
+        state.checked = Checked::NOTHING;
+        let mut epoch_min = rules.epoch_min;
+        let mut scanner = Scanner::sequential(&file, 0, size);
+        let refusal = loop {
             let batch = match scanner.next() {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break None,
                 Err(ScanError::Refused(refusal)) => break Some(refusal),
                 Err(ScanError::Io(error)) => return Err(Error::io("read", self.path())(error)),
             };
-            match scanner.check_crc(&batch) {
-                Ok(()) => {}
-                Err(ScanError::Refused(refusal)) => break Some(refusal),
-                Err(ScanError::Io(error)) => return Err(Error::io("read", self.path())(error)),
-            }
             let header = batch.header;
-            if header.base_offset < state.next_offset
-                || header.last_offset() - self.base_offset > i64::from(i32::MAX)
-            {
-                break Some(Refusal::Corrupt("offsets do not ascend"));
+            if header.next_offset() > rules.flushed {
+                match scanner.check_crc(&batch) {
+                    Ok(()) => state.checked.tail_from = state.checked.tail_from.min(batch.position),
+                    Err(ScanError::Refused(refusal)) => break Some(refusal),
+                    Err(ScanError::Io(error)) => return Err(Error::io("read", self.path())(error)),
+                }
             }
-            self.index(&mut state, &header, index_interval, false);
+            if header.base_offset < self.base_offset
+                || header.last_offset() - self.base_offset > i64::from(i32::MAX)
+                || header.next_offset() > rules.end_max
+            {
+                break Some(Refusal::Corrupt("offsets out of order"));
+            }
+            if header.leader_epoch < epoch_min {
+                break Some(Refusal::Corrupt("leader epochs do not ascend"));
+            }
+            epoch_min = header.leader_epoch;
+            self.index(&mut state, &header, rules.index_interval, false);
             on_batch(&header);
         };
         if state.max.is_none() {
             state.max = Some(MaxTimestamp { timestamp_ms: -1, last_offset: self.base_offset });
         }
-        if let Some(reason) = reason.as_ref().filter(|_| !may_cut) {
-            let position = state.size;
-            return Err(Error::malformed(
-                self.path(),
-                format!(
-                    "damaged at byte {position}, before the recovery point ({reason}); move the \
-                     directory of the partition away to have it copied from another replica"
-                ),
-            ));
+        if rules.is_active {
+            self.spill(&mut state, |state| state.offsets.wants_spill())?;
+        } else {
+            self.push_time(&mut state);
+            self.spill(&mut state, |_| true)?;
         }
-        if let Some(reason) = &reason {
-            tracing::warn!(
-                path = %self.path().display(), position = state.size, size, %reason,
-                "the end of the segment is damaged and is cut off"
-            );
-            fs::truncate(&file, self.path(), state.size)?;
-        }
-        self.push_time(&mut state);
-        self.spill(&mut state, |_| true)?;
-        Ok(reason.is_some())
+        Ok(refusal)
+    }
+
+    /// Drops what the file has beyond the known batches.
+    pub(in super::super) fn cut_tail(&self) -> Result<()> {
+        fs::truncate(&*self.file()?, self.path(), self.size())
     }
 
     /// Cuts off the batch that holds `offset`, or the first one above, and what follows. Returns the end offset then,
@@ -171,6 +185,7 @@ impl Segment {
             // Readers that come now find nothing beyond; those that came before may see the file shrink.
             state.size = first.position;
             state.recent.clear();
+            state.checked.truncate(first.position);
             let (position, base_offset) = (first.position, self.base_offset);
             fs::truncate(&file, self.path(), position)?;
             state
