@@ -1,7 +1,7 @@
 //! Damaged batches: nothing panics, and what is accepted can be read to its last record.
 
 use super::batch::BatchHeader;
-use super::fuzz::{Random, fuzz};
+use super::testing::{Random, fuzz};
 use super::{
     Batch, BatchBuilder, Compression, HEADER_SIZE, ProduceRules, batches, records, select,
     validate, visit_timestamps,

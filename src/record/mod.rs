@@ -27,9 +27,9 @@ pub use selection::{KeyedRecord, Selection, select, without_records};
 pub use validate::{ProduceRules, Validated, validate};
 
 #[cfg(test)]
-pub(crate) mod fuzz;
-#[cfg(test)]
 mod fuzz_test;
+#[cfg(test)]
+pub(crate) mod testing;
 
 /// No batch is decompressed to more than this on a broker.
 pub const DECOMPRESSED_SIZE_MAX: usize = 128 << 20;

@@ -8,7 +8,7 @@ use super::log_dir::CLEAN_SHUTDOWN;
 use super::producers::Producers;
 use super::test_support::{Disk, append, batch, idempotent_batch, small_config};
 use crate::metadata::config::Durability;
-use crate::record::fuzz::{Random, fuzz};
+use crate::record::testing::{Random, fuzz};
 use crate::record::{BatchHeader, Compression, batches};
 use crate::types::Offset;
 
