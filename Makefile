@@ -1,6 +1,6 @@
 # Needs Rust (see rust-version in Cargo.toml) and a C compiler, nothing else. ARGS goes to the command that a target runs.
 
-.PHONY: run test test-disk power-loss check fix raft-test cluster chaos bench bench-storage bench-compaction fuzz doc clean
+.PHONY: run test test-disk power-loss check fix raft-test cluster chaos bench bench-storage bench-compaction fuzz doc clean crash start-time
 
 # Three nodes on localhost, in the foreground. Ctrl-C stops them. `make run ARGS="--ephemeral"`.
 run:
@@ -42,6 +42,15 @@ raft-test:
 # Three real processes, real sockets, real kills. `make cluster ARGS=rolling_restart` runs one scenario.
 cluster:
 	cargo test --locked --test cluster $(ARGS)
+
+# Crashes at the boundaries between operations on a disk that a tape recorded: CASES random histories.
+CASES ?= 60
+crash:
+	CRASH_CASES=$(CASES) cargo test --locked --features long-tests --lib storage::crash_test $(ARGS)
+
+# How long a log directory takes to open: 10,000 partitions, and 3 GiB in one.
+start-time:
+	cargo test --release --locked --features long-tests --lib storage::start_time -- --nocapture --test-threads 1
 
 # Random faults under load for DURATION, on the release build, and the verdict of the checker. SEED draws them again.
 DURATION ?= 5m

@@ -244,13 +244,18 @@ impl Run {
             );
         }
         let Some(log) = logs.first() else {
-            assert!(files.is_empty() && (durable == 0 || is_restarted), "{}", context());
+            assert!(files.is_empty() && (durable <= start || is_restarted), "{}", context());
             return;
         };
+        if log.is_damaged() {
+            let read = log.read(log.start_offset(), Offset::MAX, 1, true);
+            panic!("{}: {read:?}, {durable} are durable", context());
+        }
         check_derived(log, &files, &context());
         let end = log.end_offset();
         // What was recovered goes on, and is recovered again.
-        append(log, self.epoch + 1, self.some_batch(1)).unwrap();
+        append(log, self.epoch + 1, self.some_batch(1))
+            .unwrap_or_else(|error| panic!("{}: {error}", context()));
         disk.crash();
         let again = disk.open().remove(0);
         assert_eq!(again.end_offset(), end + 1, "{}", context());

@@ -114,6 +114,7 @@ fn parsed(bytes: &[u8]) -> Batch<'_> {
 }
 
 impl Model {
+    #[cfg_attr(not(feature = "long-tests"), allow(dead_code, reason = "for the crash tests"))]
     pub(super) fn of(batches: Vec<Vec<u8>>, start: Offset, end: Offset, epoch: i32) -> Self {
         Self { batches, start, end, epoch, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! How long a start takes: measured, not asserted. `cargo test --release --lib start_time -- --ignored --nocapture`.
+//! How long a start takes: measured, not asserted. `make start-time`.
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ fn timed(what: &str, work: impl FnOnce()) {
 }
 
 #[test]
-#[ignore = "a measurement"]
 fn start_time_of_many_partitions() {
     let mut disk = Disk::new(Durability::PageCache);
     let config = std::sync::Arc::new(TopicConfig::default());
@@ -32,7 +31,6 @@ fn start_time_of_many_partitions() {
 }
 
 #[test]
-#[ignore = "a measurement"]
 fn start_time_with_much_data() {
     let mut disk = Disk::new(Durability::PageCache);
     let log = disk.create("t", &TopicConfig::default());

@@ -86,6 +86,8 @@ impl FlushState {
         self.recovery_point_written = written;
         self.recovery_point_in_file_max = written;
         self.names_changed = !suspects.is_empty();
+        // What was made just before the crash may be known to the page cache only, the directory itself too.
+        self.is_new = self.names_changed;
         if let Some((_active, complete)) = suspects.split_last() {
             self.unsynced = complete.to_vec();
             self.sealed = complete.to_vec();

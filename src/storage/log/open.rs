@@ -260,9 +260,10 @@ impl<'a> Opening<'a> {
             return Some(String::new());
         }
         match later.first() {
-            None if end < self.found.recovery_point => {
-                Some(format!("ends at {end}, before what was synced"))
-            }
+            None if end < self.found.recovery_point => Some(format!(
+                "ends at {end}, before what was synced ({})",
+                self.found.recovery_point
+            )),
             None => None,
             // A segment begins where the one before ends, but for a gap that is too large for one.
             Some(&next) if end < next && next - end <= i64::from(i32::MAX) => {

@@ -35,8 +35,8 @@ impl PartitionLog {
         let end = end_after_cut(&segments[..kept], offset);
         let end =
             end.map_err(|error| self.on_cut_failed(into_error(error, &segments[kept - 1])))?;
-        // Nobody reads beyond from here on.
-        self.end_offset.fetch_min(offset, Ordering::AcqRel);
+        // Nobody reads beyond from here on, and no flush that begins now counts for more.
+        self.end_offset.fetch_min(end, Ordering::AcqRel);
         self.cut_durable_end(end)?;
         self.segments.store(Arc::new(segments[..kept].to_vec()));
         let mut cut = || -> Result<Offset> {
@@ -84,7 +84,9 @@ impl PartitionLog {
     ) -> Result<(), AppendError> {
         let segments = self.segments.load_full();
         self.end_offset.store(end, Ordering::Release);
-        self.cut_durable_end(end.min(start))?;
+        // The files go one after the other: nothing in them counts as stored from here on.
+        let first_base = segments.first().map_or(end, |first| first.base_offset);
+        self.cut_durable_end(first_base.min(end).min(start))?;
         writer.producers.clear();
         let mut restart = || -> Result<()> {
             if segments.is_empty() {
@@ -182,11 +184,12 @@ impl PartitionLog {
 /// Where a log ends at the least when it is cut off at `offset`, which is in the last of `segments`.
 fn end_after_cut(segments: &[Arc<Segment>], offset: Offset) -> Result<Offset, ReadError> {
     let [before @ .., active] = segments else { return Ok(offset) };
-    let found = active.find_batch(&*active.file()?, offset, active.size())?;
-    Ok(match (found, before.last()) {
-        // The segment goes, and the one before may have ended in a gap.
-        (Some(first), Some(before)) if first.position == 0 => before.base_offset,
-        (Some(first), _) => first.header.base_offset.min(offset),
+    let file = active.file()?;
+    Ok(match (active.find_batch(&file, offset, active.size())?, before.last()) {
+        // The segment goes.
+        (Some(first), Some(before)) if first.position == 0 => before.next_offset(),
+        // What was before may have ended in a gap.
+        (Some(first), _) => active.end_before(&file, first.position, active.size())?,
         (None, _) => active.next_offset().min(offset),
     })
 }

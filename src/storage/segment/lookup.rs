@@ -95,6 +95,24 @@ impl Segment {
         Ok(None)
     }
 
+    /// Where the batches end that lie before `position`, the position of a batch.
+    pub(in super::super) fn end_before(
+        &self,
+        file: &File,
+        position: u64,
+        size: u64,
+    ) -> Result<Offset, ReadError> {
+        let floor = self.find_entry(|entry| u64::from(entry.position) < position)?;
+        let mut scanner = self.scanner_at(file, floor, size)?;
+        let mut end = self.base_offset;
+        while scanner.position() < position
+            && let Some(batch) = self.next_batch(&mut scanner)?
+        {
+            end = batch.header.next_offset();
+        }
+        Ok(end)
+    }
+
     /// Extends `one` by the batches that end below `upper` and `position_max`.
     fn longest(
         &self,
