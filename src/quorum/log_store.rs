@@ -4,7 +4,7 @@
 //! small because sled moves a tree node that outgrows a quarter of its segment into a file of its own that it never
 //! syncs, and a node holds up to 16 values (`docs/decisions/0003-sled-and-openraft-as-used.md`).
 //!
-//! Invariant: all writes go through in order, and are reported only after [`LogSync`] made them durable; except the
+//! Invariant: all writes go through in order, and are reported only after `LogSync` made them durable; except the
 //! committed index, which is a hint that the log itself can always restore. A read that fails a check is an error, and
 //! an error of this store stops the process.
 

@@ -106,6 +106,10 @@ fn flush(dir: &LogDir, logs: &[Arc<PartitionLog>], on_durable: &OnDurable) {
         dir.fail(error);
         return;
     }
+    if dir.offline().is_some() {
+        // Something failed meanwhile: what the disk says since then is not believed.
+        return;
+    }
     for dirty in &begun {
         if dirty.log.end_flush(dirty) {
             on_durable(&dirty.log);

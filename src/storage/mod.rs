@@ -33,7 +33,8 @@ mod segment;
 mod slice;
 mod start;
 
-#[cfg(all(test, feature = "long-tests"))]
+#[cfg(test)]
+#[cfg(feature = "long-tests")]
 mod crash_test;
 #[cfg(test)]
 mod flush_test;
@@ -51,7 +52,8 @@ mod retention_test;
 mod roll_test;
 #[cfg(test)]
 mod segments_test;
-#[cfg(all(test, feature = "long-tests"))]
+#[cfg(test)]
+#[cfg(feature = "long-tests")]
 mod start_time_test;
 #[cfg(test)]
 mod test_support;

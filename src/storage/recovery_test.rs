@@ -388,7 +388,7 @@ fn damaged_epochs_and_snapshots_are_read_again_from_the_batches() {
     disk.shut_down();
     let clean = file_contents(&disk.partition_path("t"));
     let mark = fs::read(disk.path().join(".kafka_cleanshutdown")).unwrap();
-    let newest = clean.keys().filter(|name| name.ends_with(".snapshot")).next_back().unwrap();
+    let newest = clean.keys().rfind(|name| name.ends_with(".snapshot")).unwrap();
     let too_new = format!("{:020}.snapshot", 10_000);
     for name in ["leader-epoch-checkpoint", newest, &too_new] {
         for damage in 0..5 {

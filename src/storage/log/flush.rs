@@ -65,7 +65,8 @@ impl FlushState {
         self.names_changed = true;
         self.recovery_point = self.recovery_point.min(end_offset);
         self.unsynced.retain(|segment| segment.base_offset < end_offset);
-        self.sealed.retain(|segment| segment.base_offset < end_offset);
+        // The one that is cut is complete no longer.
+        self.sealed.retain(|segment| segment.next_offset() <= end_offset);
     }
 
     /// They need no sync any more.
