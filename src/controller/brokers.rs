@@ -57,12 +57,9 @@ pub(super) fn register(
         ));
     }
     let unclean = request.previous_broker_epoch != known.broker_epoch;
-    let sweep = Sweep {
-        image,
-        acceptable: &|node| node != node_id && image.is_active(node),
-        unclean_shutdown: unclean.then_some(node_id),
-        prefers_first: false,
-    };
+    let others = others(image, node_id);
+    let unclean_shutdown = unclean.then_some(node_id);
+    let sweep = Sweep { unclean_shutdown, ..Sweep::new(image, &others) };
     let mut records = sweep.without(node_id);
     records.push(register);
     Ok(registered(records, provisional_epoch(image)))
@@ -119,6 +116,11 @@ fn check_registration(
     Ok(())
 }
 
+/// The active ones without this one, which is about to be another than the image says.
+fn others(image: &MetadataImage, node_id: NodeId) -> impl Fn(NodeId) -> bool {
+    move |node| node != node_id && image.is_active(node)
+}
+
 /// No effect on another life of the broker, or a second time.
 pub(super) fn fence(image: &MetadataImage, node_id: NodeId, broker_epoch: BrokerEpoch) -> Decision {
     let concerned = image
@@ -127,12 +129,8 @@ pub(super) fn fence(image: &MetadataImage, node_id: NodeId, broker_epoch: Broker
     if !concerned {
         return Decision::nothing();
     }
-    let sweep = Sweep {
-        image,
-        acceptable: &|node| node != node_id && image.is_active(node),
-        unclean_shutdown: None,
-        prefers_first: false,
-    };
+    let others = others(image, node_id);
+    let sweep = Sweep::new(image, &others);
     let mut records = sweep.without(node_id);
     // A drained broker stays drained: it has not registered again.
     records.push(change(node_id, broker_epoch, Some(true), None));
@@ -156,15 +154,11 @@ pub(super) fn unfence(
         ));
     }
     let comes_back = !broker.in_controlled_shutdown;
-    let sweep = Sweep {
-        image,
-        acceptable: &|node| match node == node_id {
-            true => comes_back,
-            false => image.is_active(node),
-        },
-        unclean_shutdown: None,
-        prefers_first: false,
+    let acceptable = |node| match node == node_id {
+        true => comes_back,
+        false => image.is_active(node),
     };
+    let sweep = Sweep::new(image, &acceptable);
     let mut records = vec![change(node_id, broker_epoch, Some(false), None)];
     records.extend(sweep.all(|partition| {
         let concerned = partition.leader == NodeId::NONE && partition.replicas.contains(&node_id);
@@ -187,12 +181,8 @@ pub(super) fn begin_controlled_shutdown(
 }
 
 fn leave(image: &MetadataImage, node_id: NodeId, broker_epoch: BrokerEpoch) -> Vec<MetadataRecord> {
-    let sweep = Sweep {
-        image,
-        acceptable: &|node| node != node_id && image.is_active(node),
-        unclean_shutdown: None,
-        prefers_first: false,
-    };
+    let others = others(image, node_id);
+    let sweep = Sweep::new(image, &others);
     let mut records = vec![change(node_id, broker_epoch, None, Some(true))];
     records.extend(sweep.without(node_id));
     records
@@ -207,16 +197,8 @@ pub(super) fn relieve(
 ) -> Decided {
     registered_broker(image, node_id, broker_epoch)?;
     let acceptable = |node| node != node_id && image.is_active(node) && !liveness.is_stalled(node);
-    let sweep =
-        Sweep { image, acceptable: &acceptable, unclean_shutdown: None, prefers_first: false };
-    let records = sweep.all(|partition| {
-        let concerned =
-            partition.leader == node_id && partition.isr.iter().any(|member| acceptable(*member));
-        concerned.then(|| {
-            let mut wanted = partition.clone();
-            wanted.isr.retain(|member| *member != node_id);
-            wanted
-        })
+    let records = Sweep::new(image, &acceptable).without_where(node_id, |partition| {
+        partition.leader == node_id && partition.isr.iter().any(|member| acceptable(*member))
     });
     Ok(Decision::done(records))
 }
@@ -252,12 +234,8 @@ pub(super) fn unregister(image: &MetadataImage, node_id: NodeId) -> Decided {
     if image.broker(node_id).is_none() {
         return Err(unregistered(node_id));
     }
-    let sweep = Sweep {
-        image,
-        acceptable: &|node| node != node_id && image.is_active(node),
-        unclean_shutdown: Some(node_id),
-        prefers_first: false,
-    };
+    let others = others(image, node_id);
+    let sweep = Sweep { unclean_shutdown: Some(node_id), ..Sweep::new(image, &others) };
     let mut records = sweep.without(node_id);
     records.push(MetadataRecord::UnregisterBroker { node_id });
     Ok(Decision { records, reply: Ok(ControllerReply::UnregisterBroker { index: image.index }) })

@@ -153,12 +153,8 @@ fn follow_min_isr(image: &MetadataImage, after: &MetadataImage) -> Vec<MetadataR
     let concerned = |topic: &&std::sync::Arc<TopicImage>| {
         image.min_isr(&topic.name) != after.min_isr(&topic.name)
     };
-    let sweep = Sweep {
-        image: after,
-        acceptable: &|node| after.is_active(node),
-        unclean_shutdown: None,
-        prefers_first: false,
-    };
+    let acceptable = |node| after.is_active(node);
+    let sweep = Sweep::new(after, &acceptable);
     sweep.topics(after.topics.values().filter(concerned), |partition| Some(partition.clone()))
 }
 

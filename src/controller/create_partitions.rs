@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::placement::{Random, place};
+use super::placement::place;
+use super::request::refuse;
 use super::topics::{check_replicas, new_partition};
 use super::{ControllerReply, Decision, DecisionContext, MorePartitions, RECORDS_MAX, Refusal};
 use crate::metadata::{MetadataImage, MetadataRecord, PartitionRecord};
 use crate::protocol::ErrorCode;
 use crate::types::NodeId;
+use crate::types::random::Seeded;
 
 pub(super) fn create(
     image: &MetadataImage,
@@ -16,7 +18,7 @@ pub(super) fn create(
     topics: &[MorePartitions],
     validate_only: bool,
 ) -> Decision {
-    let mut random = Random(context.seed);
+    let mut random = Seeded(context.seed);
     let (mut names, mut records) = (BTreeSet::new(), Vec::new());
     let results = topics.iter().map(|asked| {
         if !names.insert(asked.name.as_str()) {
@@ -25,7 +27,7 @@ pub(super) fn create(
                 format!("topic {} appears twice", asked.name),
             );
         }
-        let made = grow(image, asked, RECORDS_MAX - records.len(), random.next())?;
+        let made = grow(image, asked, RECORDS_MAX - records.len(), random.number())?;
         records.extend(made);
         Ok(())
     });
@@ -37,10 +39,6 @@ pub(super) fn create(
         records,
         reply: Ok(ControllerReply::CreatePartitions { results, index: image.index }),
     }
-}
-
-fn refuse<T>(code: ErrorCode, message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::new(code, message))
 }
 
 /// At most `records_max` records.

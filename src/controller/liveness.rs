@@ -106,6 +106,10 @@ impl Contact {
         config.session.saturating_mul(1 << self.damping.min(16)).min(config.session_max)
     }
 
+    fn is_stalled(&self) -> bool {
+        self.disk_stall_ms >= DISK_STALL_MAX_MS
+    }
+
     /// Another life of the same broker: what was learnt about its connection stays.
     fn reborn(&self, broker_epoch: BrokerEpoch, now: Duration) -> Self {
         Self { damping: self.damping, damped_at: self.damped_at, ..Self::new(broker_epoch, now) }
@@ -253,13 +257,13 @@ impl Liveness {
     /// Whether a log disk of the broker is stuck, by its last heartbeat.
     pub(super) fn is_stalled(&self, node_id: NodeId) -> bool {
         let contact = self.brokers.get(&node_id);
-        contact.is_some_and(|contact| contact.disk_stall_ms >= DISK_STALL_MAX_MS)
+        contact.is_some_and(Contact::is_stalled)
     }
 
     /// Brokers that have been serving for at least `time`, under this controller.
     pub fn settled(&self, time: Duration) -> BTreeSet<NodeId> {
         let is_settled = |contact: &Contact| {
-            contact.disk_stall_ms < DISK_STALL_MAX_MS
+            !contact.is_stalled()
                 && contact
                     .unfenced_since
                     .is_some_and(|since| self.now.saturating_sub(since) >= time)

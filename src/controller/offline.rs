@@ -23,21 +23,11 @@ pub(super) fn report(
     let mut after = image.clone();
     after.offline.insert(node_id, Arc::new(offline.clone()));
     let acceptable = |node| after.is_active(node);
-    let sweep = |unclean_shutdown| Sweep {
-        image: &after,
-        acceptable: &acceptable,
-        unclean_shutdown,
-        prefers_first: false,
-    };
+    let sweep = |unclean_shutdown| Sweep { unclean_shutdown, ..Sweep::new(&after, &acceptable) };
     let (safe, lossy) = (sweep(None), sweep(Some(node_id)));
     let mut records = Vec::new();
     for &id in offline.replicas.symmetric_difference(&before.replicas) {
-        let topic = image.topic_by_id(id.topic_id);
-        let Some((topic, old)) =
-            topic.and_then(|topic| Some((topic, topic.partition(id.partition)?)))
-        else {
-            continue;
-        };
+        let Some((topic, old)) = image.topic_and_partition(id) else { continue };
         let mut wanted = PartitionImage::clone(old);
         if offline.replicas.contains(&id) {
             wanted.isr.retain(|member| *member != node_id);

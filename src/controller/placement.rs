@@ -9,30 +9,11 @@ use super::Refusal;
 use crate::metadata::MetadataImage;
 use crate::protocol::ErrorCode;
 use crate::types::NodeId;
+use crate::types::random::Seeded;
 
-/// Pseudo-random numbers from a seed: SplitMix64.
-#[derive(Debug, Clone)]
-pub(super) struct Random(pub u64);
-
-impl Random {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Below `bound`, which is not 0.
-    fn below(&mut self, bound: usize) -> usize {
-        let remainder = self.next() % bound.max(1) as u64;
-        usize::try_from(remainder).expect("it is below a usize")
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for end in (1..items.len()).rev() {
-            items.swap(end, self.below(end + 1));
-        }
+fn shuffle<T>(random: &mut Seeded, items: &mut [T]) {
+    for end in (1..items.len()).rev() {
+        items.swap(end, random.below(end + 1));
     }
 }
 
@@ -60,8 +41,8 @@ impl Wheel {
         self.brokers.get((self.offset + self.taken - 1) % count).copied()
     }
 
-    fn restart(&mut self, random: &mut Random) {
-        random.shuffle(&mut self.brokers);
+    fn restart(&mut self, random: &mut Seeded) {
+        shuffle(random, &mut self.brokers);
         *self = Self {
             offset: random.below(self.brokers.len()),
             brokers: std::mem::take(&mut self.brokers),
@@ -115,7 +96,7 @@ pub(super) fn place(
         return refuse("no broker is alive to lead the partitions".to_owned());
     }
 
-    let mut random = Random(seed);
+    let mut random = Seeded(seed);
     for rack in &mut racks {
         // Brokers of a rack start in order: only the starting point is random.
         rack.live.offset = random.below(rack.live.brokers.len());
@@ -127,7 +108,7 @@ pub(super) fn place(
     for _ in 0..partition_count {
         if round == live_count && live_count > 1 {
             // All leaders had their turn: go on in another order, so that the same pairs do not repeat.
-            random.shuffle(&mut racks);
+            shuffle(&mut random, &mut racks);
             for rack in &mut racks {
                 rack.live.restart(&mut random);
                 rack.fenced.restart(&mut random);

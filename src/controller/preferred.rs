@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use super::request::refuse;
 use super::sweep::Sweep;
 use super::{ControllerReply, Decision, Refusal};
 use crate::metadata::{MetadataImage, PartitionImage, TopicImage};
@@ -30,26 +31,22 @@ pub fn misplaced(
 
 /// Elects the first replicas of these partitions, or of all.
 pub(super) fn elect(image: &MetadataImage, asked: Option<&[TopicIdPartition]>) -> Decision {
-    let sweep = Sweep {
-        image,
-        acceptable: &|node| image.is_active(node),
-        unclean_shutdown: None,
-        prefers_first: true,
-    };
+    let acceptable = |node| image.is_active(node);
+    let sweep = Sweep { prefers_first: true, ..Sweep::new(image, &acceptable) };
     let mut records = Vec::new();
     let mut results = Vec::new();
     let mut elect_one = |id: TopicIdPartition, topic: &TopicImage, old: &PartitionImage| {
         let first = old.replicas.first().copied().unwrap_or(NodeId::NONE);
         if old.leader == first {
             let sentence = format!("node {first} leads it already");
-            return Err(Refusal::new(ErrorCode::ElectionNotNeeded, sentence));
+            return refuse(ErrorCode::ElectionNotNeeded, sentence);
         }
         let changed = sweep.change(id, old, old.clone(), image.min_isr(&topic.name));
         let Some(changed) =
             changed.filter(|_| old.isr.contains(&first) && image.can_serve(first, id))
         else {
             let sentence = format!("node {first} is not in sync, or not there");
-            return Err(Refusal::new(ErrorCode::PreferredLeaderNotAvailable, sentence));
+            return refuse(ErrorCode::PreferredLeaderNotAvailable, sentence);
         };
         records.push(changed);
         Ok(())
@@ -66,14 +63,12 @@ pub(super) fn elect(image: &MetadataImage, asked: Option<&[TopicIdPartition]>) -
         }
         Some(asked) => {
             for &id in asked.iter().collect::<BTreeSet<_>>() {
-                let topic = image.topic_by_id(id.topic_id);
-                let found = topic.and_then(|topic| Some((topic, topic.partition(id.partition)?)));
-                let unknown = || {
-                    let sentence = "there is no such partition";
-                    Err(Refusal::new(ErrorCode::UnknownTopicOrPartition, sentence))
+                let result = match image.topic_and_partition(id) {
+                    Some((topic, partition)) => elect_one(id, topic, partition),
+                    None => {
+                        refuse(ErrorCode::UnknownTopicOrPartition, "there is no such partition")
+                    }
                 };
-                let result = found
-                    .map_or_else(unknown, |(topic, partition)| elect_one(id, topic, partition));
                 results.push((id, result));
             }
         }

@@ -3,6 +3,7 @@
 //! New replicas are added at once and catch up; old ones are removed when all who shall stay are in sync. That end is
 //! found by `partition_change`, in the request of the leader that adds the last one to the ISR.
 
+use super::request::refuse;
 use super::sweep::Sweep;
 use super::{ControllerReply, Decision, Reassignment, Refusal};
 use crate::metadata::{MetadataImage, MetadataRecord, PartitionImage};
@@ -30,20 +31,15 @@ fn reassign_one(
     asked: &Reassignment,
 ) -> Result<Option<MetadataRecord>, Refusal> {
     let id = asked.partition;
-    let topic = image.topic_by_id(id.topic_id);
-    let Some((topic, old)) = topic.and_then(|t| Some((t, t.partition(id.partition)?))) else {
+    let Some((topic, old)) = image.topic_and_partition(id) else {
         return refuse(ErrorCode::UnknownTopicOrPartition, "there is no such partition");
     };
     let wanted = match &asked.replicas {
         Some(target) => start(image, old, target)?,
         None => cancel(old)?,
     };
-    let sweep = Sweep {
-        image,
-        acceptable: &|node| image.is_active(node),
-        unclean_shutdown: None,
-        prefers_first: false,
-    };
+    let acceptable = |node| image.is_active(node);
+    let sweep = Sweep::new(image, &acceptable);
     Ok(sweep.change(id, old, wanted, image.min_isr(&topic.name)))
 }
 
@@ -111,10 +107,6 @@ fn keep_in_sync(
 
 fn without(nodes: &[NodeId], others: &[NodeId]) -> Vec<NodeId> {
     nodes.iter().copied().filter(|node| !others.contains(node)).collect()
-}
-
-fn refuse<T>(code: ErrorCode, sentence: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::new(code, sentence))
 }
 
 #[cfg(test)]

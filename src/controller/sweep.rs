@@ -18,6 +18,13 @@ pub(super) struct Sweep<'a> {
     pub prefers_first: bool,
 }
 
+impl<'a> Sweep<'a> {
+    /// After which nobody has lost anything, and leaders that may stay do.
+    pub(super) fn new(image: &'a MetadataImage, acceptable: &'a dyn Fn(NodeId) -> bool) -> Self {
+        Self { image, acceptable, unclean_shutdown: None, prefers_first: false }
+    }
+}
+
 impl Sweep<'_> {
     /// `wanted` says what a partition shall become, or `None` where the change does not concern it.
     pub(super) fn all(
@@ -69,10 +76,20 @@ impl Sweep<'_> {
 
     /// Takes a broker out of every ISR, and with it out of every leadership.
     pub(super) fn without(&self, node_id: NodeId) -> Vec<MetadataRecord> {
+        self.without_where(node_id, |partition| {
+            partition.isr.contains(&node_id)
+                || (self.unclean_shutdown == Some(node_id) && partition.elr.contains(&node_id))
+        })
+    }
+
+    /// Takes a broker out of the ISR of these partitions.
+    pub(super) fn without_where(
+        &self,
+        node_id: NodeId,
+        is_concerned: impl Fn(&PartitionImage) -> bool,
+    ) -> Vec<MetadataRecord> {
         self.all(|partition| {
-            let concerned = partition.isr.contains(&node_id)
-                || (self.unclean_shutdown == Some(node_id) && partition.elr.contains(&node_id));
-            concerned.then(|| {
+            is_concerned(partition).then(|| {
                 let mut wanted = partition.clone();
                 wanted.isr.retain(|member| *member != node_id);
                 wanted

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::placement::{Random, place, usable_brokers};
+use super::placement::{place, usable_brokers};
+use super::request::refuse;
 use super::{
     ControllerReply, CreatableTopic, CreatedTopic, Decision, DecisionContext, DeletedTopic,
     RECORDS_MAX, Refusal, TopicSelector,
@@ -14,6 +15,7 @@ use crate::metadata::{
     TopicRecord,
 };
 use crate::protocol::ErrorCode;
+use crate::types::random::Seeded;
 use crate::types::{ConfigResource, LeaderEpoch, NodeId, PartitionEpoch, TopicId};
 
 /// Replicas that a topic gets where nobody said how many, if there are as many brokers.
@@ -26,9 +28,9 @@ pub(super) fn create(
     topics: &[CreatableTopic],
     validate_only: bool,
 ) -> Decision {
-    let mut random = Random(context.seed);
+    let mut random = Seeded(context.seed);
     let mut creation = Creation::new(image, context, topics);
-    let results = topics.iter().map(|topic| creation.topic(topic, random.next())).collect();
+    let results = topics.iter().map(|topic| creation.topic(topic, random.number())).collect();
     let records = if validate_only { Vec::new() } else { creation.records };
     Decision { records, reply: Ok(ControllerReply::CreateTopics { results, index: image.index }) }
 }
@@ -43,10 +45,6 @@ struct Creation<'a> {
     taken: BTreeMap<String, Arc<str>>,
     ids: BTreeSet<TopicId>,
     records: Vec<MetadataRecord>,
-}
-
-fn refuse<T>(code: ErrorCode, message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::new(code, message))
 }
 
 fn collision_key(name: &str) -> String {

@@ -1,13 +1,13 @@
 //! One turn of the controller loop: many requests, one batch (design D3).
 
 use super::brokers::provisional_index;
-use super::placement::Random;
 use super::{
     ControllerCall, ControllerReply, ControllerRequest, DecisionContext, DecisionRequest, Refusal,
     decide,
 };
 use crate::metadata::{BATCH_VERSION, Cause, MetadataBatch, MetadataImage, MetadataRecord};
 use crate::protocol::ErrorCode;
+use crate::types::random::Seeded;
 use crate::types::{BrokerEpoch, MetadataIndex};
 
 /// Every so many batches one tells the digest of the image, for the others to compare.
@@ -22,7 +22,7 @@ pub struct Turn<'a> {
     /// With the records of this turn.
     image: MetadataImage,
     context: DecisionContext<'a>,
-    seeds: Random,
+    seeds: Seeded,
     records: Vec<MetadataRecord>,
     causes: Vec<Cause>,
 }
@@ -73,7 +73,7 @@ impl<'a> Turn<'a> {
             applied,
             image: applied.clone(),
             context,
-            seeds: Random(context.seed),
+            seeds: Seeded(context.seed),
             records: Vec::new(),
             causes: Vec::new(),
         }
@@ -83,7 +83,7 @@ impl<'a> Turn<'a> {
     /// For requests that nobody waits for (fencing), drop the reply.
     pub fn decide(&mut self, request: &DecisionRequest) -> PendingReply {
         let provisional = provisional_index(self.applied);
-        let context = DecisionContext { seed: self.seeds.next(), ..self.context };
+        let context = DecisionContext { seed: self.seeds.number(), ..self.context };
         let decision = decide(&self.image, &context, request);
         if let Err(error) = self.image.replay_records(provisional, &decision.records) {
             // A bug of ours. In the log these records would stop every node, one after the other, for ever.

@@ -71,12 +71,13 @@ struct Subject<'a> {
 
 impl Subject<'_> {
     fn state_name(&self) -> PartitionState {
-        let settled = self.state.replicas.iter().filter(|node| !self.state.adding.contains(node));
+        let mut settled =
+            self.state.replicas.iter().filter(|node| !self.state.adding.contains(node));
         if self.state.leader == NodeId::NONE {
             PartitionState::Unavailable
         } else if self.state.isr.len() < self.min_isr {
             PartitionState::ReadOnly
-        } else if settled.clone().all(|node| self.state.isr.contains(node)) {
+        } else if settled.all(|node| self.state.isr.contains(node)) {
             PartitionState::Healthy
         } else {
             PartitionState::Degraded

@@ -62,7 +62,15 @@ impl MetadataImage {
     }
 
     pub fn partition(&self, p: TopicIdPartition) -> Option<&Arc<PartitionImage>> {
-        self.topics.get(&p.topic_id)?.partition(p.partition)
+        self.topic_and_partition(p).map(|(_, partition)| partition)
+    }
+
+    pub fn topic_and_partition(
+        &self,
+        p: TopicIdPartition,
+    ) -> Option<(&Arc<TopicImage>, &Arc<PartitionImage>)> {
+        let topic = self.topics.get(&p.topic_id)?;
+        Some((topic, topic.partition(p.partition)?))
     }
 
     pub fn broker(&self, id: NodeId) -> Option<&Arc<BrokerImage>> {

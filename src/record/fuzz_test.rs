@@ -1,15 +1,16 @@
 //! Damaged batches: nothing panics, and what is accepted can be read to its last record.
 
 use super::batch::BatchHeader;
-use super::testing::{Random, fuzz};
+use super::testing::{damage, fuzz};
 use super::{
     Batch, BatchBuilder, Compression, HEADER_SIZE, ProduceRules, batches, records, select,
     validate, visit_timestamps,
 };
+use crate::types::random::Seeded;
 
 const SIZE_MAX: usize = 1 << 20;
 
-fn sample(random: &mut Random) -> Vec<u8> {
+fn sample(random: &mut Seeded) -> Vec<u8> {
     let mut builder = BatchBuilder::new(Compression::ALL[random.below(5)]);
     if random.below(2) == 0 {
         builder.set_producer(7, 1, i32::MAX - 1);
@@ -25,12 +26,12 @@ fn sample(random: &mut Random) -> Vec<u8> {
 }
 
 /// Half of the damage is behind a checksum that is right: a client's own.
-fn damaged(random: &mut Random) -> Vec<u8> {
+fn damaged(random: &mut Seeded) -> Vec<u8> {
     let mut bytes = sample(random);
     if random.below(4) == 0 {
         bytes.extend(sample(random));
     }
-    random.damage(&mut bytes);
+    damage(random, &mut bytes);
     if bytes.len() > HEADER_SIZE && random.below(2) == 0 {
         let length = i32::try_from(bytes.len() - 12).unwrap();
         bytes[8..12].copy_from_slice(&length.to_be_bytes());
@@ -40,7 +41,7 @@ fn damaged(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-fn rules(random: &mut Random) -> ProduceRules {
+fn rules(random: &mut Seeded) -> ProduceRules {
     let codec = Compression::ALL[random.below(5)];
     ProduceRules {
         now_ms: 1_000,

@@ -2,43 +2,30 @@
 
 use std::time::Duration;
 
+use crate::types::random::Seeded;
 use crate::types::time;
 
-/// The same seed gives the same numbers.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let below = (z ^ (z >> 31)) % bound.max(1) as u64;
-        usize::try_from(below).expect("below a usize")
-    }
-
-    /// A few bits, bytes, numbers or whole ranges are not what they were.
-    pub(crate) fn damage(&mut self, bytes: &mut Vec<u8>) {
-        const BORDERS: [u8; 7] = [0, 1, 0x7f, 0x80, 0xfe, 0xff, 2];
-        for _ in 0..=self.below(3) {
-            let at = self.below(bytes.len());
-            match self.below(7) {
-                0 => bytes.truncate(at),
-                1 => bytes.extend_from_within(at..),
-                2 => drop(bytes.drain(at..(at + 1 + self.below(8)).min(bytes.len()))),
-                3 => bytes[at..].iter_mut().take(4).for_each(|byte| *byte = 0xff),
-                _ if bytes.is_empty() => {}
-                4 => bytes[at] = BORDERS[self.below(BORDERS.len())],
-                5 => bytes[at] = self.below(256).to_le_bytes()[0],
-                _ => bytes[at] ^= 1 << self.below(8),
-            }
+/// A few bits, bytes, numbers or whole ranges are not what they were.
+pub(crate) fn damage(random: &mut Seeded, bytes: &mut Vec<u8>) {
+    const BORDERS: [u8; 7] = [0, 1, 0x7f, 0x80, 0xfe, 0xff, 2];
+    for _ in 0..=random.below(3) {
+        let at = random.below(bytes.len());
+        match random.below(7) {
+            0 => bytes.truncate(at),
+            1 => bytes.extend_from_within(at..),
+            2 => drop(bytes.drain(at..(at + 1 + random.below(8)).min(bytes.len()))),
+            3 => bytes[at..].iter_mut().take(4).for_each(|byte| *byte = 0xff),
+            _ if bytes.is_empty() => {}
+            4 => bytes[at] = BORDERS[random.below(BORDERS.len())],
+            5 => bytes[at] = random.below(256).to_le_bytes()[0],
+            _ => bytes[at] ^= 1 << random.below(8),
         }
     }
 }
 
 /// Calls `round` with one seed after the other: `rounds` of them, or for `KONTIKI_FUZZ_SECONDS`. A failure names its seed,
 /// with which `KONTIKI_FUZZ_SEED` begins.
-pub(crate) fn fuzz(rounds: u64, mut round: impl FnMut(&mut Random)) {
+pub(crate) fn fuzz(rounds: u64, mut round: impl FnMut(&mut Seeded)) {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let seconds = number("KONTIKI_FUZZ_SECONDS").map(Duration::from_secs);
     let of_today = || seconds.map_or(0, |_| time::wall_ms().unsigned_abs() << 20);
@@ -47,7 +34,7 @@ pub(crate) fn fuzz(rounds: u64, mut round: impl FnMut(&mut Random)) {
     let goes_on = |n: u64| seconds.map_or(n < rounds, |limit| started.elapsed() < limit);
     for seed in (0..).take_while(|&n| goes_on(n)).map(|n| first.wrapping_add(n)) {
         let failure = SaySeed(seed);
-        round(&mut Random(seed));
+        round(&mut Seeded(seed));
         std::mem::forget(failure);
     }
 }

@@ -8,9 +8,10 @@ use super::log_dir::CLEAN_SHUTDOWN;
 use super::producers::Producers;
 use super::test_support::{Disk, append, batch, idempotent_batch, small_config};
 use crate::metadata::config::Durability;
-use crate::record::testing::{Random, fuzz};
+use crate::record::testing::{damage, fuzz};
 use crate::record::{BatchHeader, Compression, batches};
 use crate::types::Offset;
+use crate::types::random::Seeded;
 
 #[test]
 fn fuzz_snapshots_and_checkpoints() {
@@ -21,7 +22,7 @@ fn fuzz_snapshots_and_checkpoints() {
             producers.on_appended(&BatchHeader::parse(&bytes).unwrap(), 1);
         }
         let mut content = producers.encode();
-        random.damage(&mut content);
+        damage(random, &mut content);
         if content.len() > 6 && random.below(2) == 0 {
             let crc = crc32c::crc32c(&content[6..]);
             content[2..6].copy_from_slice(&crc.to_be_bytes());
@@ -30,7 +31,7 @@ fn fuzz_snapshots_and_checkpoints() {
             assert!(Producers::decode(&decoded.encode(), i64::MAX, 1).is_some());
         }
         let mut text = b"0\n2\n0 0\n3 17\n".to_vec();
-        random.damage(&mut text);
+        damage(random, &mut text);
         let _ = (parse_epochs(&text), parse_offsets(&text), parse_topic_id(&text));
     });
 }
@@ -49,7 +50,7 @@ fn read(log: &PartitionLog) -> Vec<u8> {
     bytes
 }
 
-fn look_everywhere(log: &PartitionLog, random: &mut Random) {
+fn look_everywhere(log: &PartitionLog, random: &mut Seeded) {
     for _ in 0..10 {
         let (from, upper) = (random.below(80) as i64, random.below(80) as i64);
         let _ = log.read(from, upper, random.below(2_000), random.below(2) == 0);
@@ -84,7 +85,7 @@ fn fuzz_segments_and_indexes() {
         for name in &names {
             let mut content = fs::read(from.join(name)).unwrap();
             if name == damaged && !content.is_empty() {
-                random.damage(&mut content);
+                damage(random, &mut content);
             }
             fs::write(to.join(name), content).unwrap();
         }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::model::Random;
 use crate::controller::{AlterPartition, AlterPartitionRefusal};
 use crate::metadata::{LeaderRecovery, PartitionImage};
 use crate::protocol::ErrorCode;
+use crate::types::random::Seeded;
 use crate::types::{BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch};
 
 pub(super) type AlterResult = Result<PartitionImage, AlterPartitionRefusal>;
@@ -77,7 +77,7 @@ impl Controller {
     }
 
     /// Moves the leadership to another ISR member, as a preferred election would.
-    pub(super) fn move_leader(&mut self, random: &mut Random) {
+    pub(super) fn move_leader(&mut self, random: &mut Seeded) {
         let mut next = self.latest().clone();
         let isr = next.partition.isr.clone();
         let wanted = isr[random.below(isr.len())];

@@ -9,7 +9,7 @@ mod invariants;
 mod model;
 mod world;
 
-use model::Random;
+use crate::types::random::Seeded;
 use world::World;
 
 const SEEDS: u64 = 600;
@@ -17,8 +17,8 @@ const STEPS: usize = 400;
 
 /// With `tell`, a failure comes with what happened before it.
 fn run(seed: u64, tell: bool) {
-    let mut random = Random::new(seed);
-    let mut world = World::new(random.percent(70), tell);
+    let mut random = Seeded(seed);
+    let mut world = World::new(random.below(100) < 70, tell);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         for _ in 0..STEPS {
             world.step(&mut random);

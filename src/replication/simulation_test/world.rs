@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::controller::{AlterResult, Controller};
-use super::model::{Entry, ModelLog, Random, index, offset};
+use super::model::{Entry, ModelLog, index, offset};
 use crate::controller::AlterPartition;
 use crate::metadata::config::TopicConfig;
 use crate::protocol::ErrorCode;
@@ -13,6 +13,7 @@ use crate::replication::{
     Context, Effects, FollowerFetch, LogEnds, Replica, Reset, Role, RoleChange, Session, Settings,
     SubscribeRefusal, Timing,
 };
+use crate::types::random::Seeded;
 use crate::types::{BrokerEpoch, LeaderEpoch, NodeId, Offset, TopicIdPartition, Uuid, time};
 
 pub(super) const MIN_ISR: usize = 2;
@@ -120,7 +121,7 @@ impl World {
     }
 
     /// One thing happens.
-    pub(super) fn step(&mut self, random: &mut Random) {
+    pub(super) fn step(&mut self, random: &mut Seeded) {
         let id = NODES[random.below(NODES.len())];
         match random.below(100) {
             0..12 => self.produce(id),
@@ -147,7 +148,7 @@ impl World {
     }
 
     /// Faults end: everybody must come together, and what is written then is acknowledged.
-    pub(super) fn heal(&mut self, random: &mut Random) {
+    pub(super) fn heal(&mut self, random: &mut Seeded) {
         let acknowledged = self.acknowledged;
         for round in 0..500 {
             for id in NODES {
@@ -195,7 +196,7 @@ impl World {
         });
     }
 
-    fn flush(&mut self, id: NodeId, random: &mut Random) {
+    fn flush(&mut self, id: NodeId, random: &mut Seeded) {
         self.with(id, |world, node, context| {
             let dirty = node.log.entries.len() - node.log.durable;
             node.log.durable += if dirty == 0 { 0 } else { 1 + random.below(dirty) };
@@ -236,7 +237,7 @@ impl World {
         });
     }
 
-    fn push(&mut self, id: NodeId, random: &mut Random) {
+    fn push(&mut self, id: NodeId, random: &mut Seeded) {
         self.with(id, |world, node, _| {
             for (&follower, (slot, next)) in &mut node.streams {
                 let from = index(*next);
@@ -253,7 +254,7 @@ impl World {
         });
     }
 
-    fn deliver_some(&mut self, random: &mut Random) {
+    fn deliver_some(&mut self, random: &mut Seeded) {
         let pair = (NODES[random.below(3)], NODES[random.below(3)]);
         for _ in 0..=random.below(3) {
             if let Some(message) = self.to_leader.get_mut(&pair).and_then(VecDeque::pop_front) {
@@ -263,7 +264,7 @@ impl World {
                 self.at_follower(pair.0, message);
             }
         }
-        if !self.late_to_leader.is_empty() && random.percent(20) {
+        if !self.late_to_leader.is_empty() && (random.below(100) < 20) {
             let at = random.below(self.late_to_leader.len());
             let (from, to, queue) = &mut self.late_to_leader[at];
             match (*from, *to, queue.pop_front()) {
@@ -271,7 +272,7 @@ impl World {
                 _ => drop(self.late_to_leader.swap_remove(at)),
             }
         }
-        if !self.late_to_follower.is_empty() && random.percent(20) {
+        if !self.late_to_follower.is_empty() && (random.below(100) < 20) {
             let at = random.below(self.late_to_follower.len());
             let (to, queue) = &mut self.late_to_follower[at];
             match (*to, queue.pop_front()) {
@@ -384,7 +385,7 @@ impl World {
         }
     }
 
-    fn apply_image(&mut self, id: NodeId, random: &mut Random) {
+    fn apply_image(&mut self, id: NodeId, random: &mut Seeded) {
         self.with(id, |world, node, context| {
             let known = node.version.map_or(node.version_min, |version| version + 1);
             let behind = world.controller.versions.len().saturating_sub(known);
@@ -418,7 +419,7 @@ impl World {
     }
 
     /// A request goes out, arrives, or is answered; some are repeated, some answers are lost.
-    fn talk_to_controller(&mut self, random: &mut Random) {
+    fn talk_to_controller(&mut self, random: &mut Seeded) {
         let id = NODES[random.below(NODES.len())];
         self.with(id, |world, node, _| {
             let pending = node.replica.leader_mut().and_then(|it| it.pending_alter().cloned());
@@ -443,7 +444,7 @@ impl World {
         let message = self.to_controller.swap_remove(random.below(self.to_controller.len()));
         match message {
             ToController::Request { from, broker_epoch, sequence, alter } => {
-                if random.percent(20) {
+                if random.below(100) < 20 {
                     let alter = alter.clone();
                     let again = ToController::Request { from, broker_epoch, sequence, alter };
                     self.to_controller.push(again);
@@ -454,7 +455,7 @@ impl World {
                 if self.controller.versions.len() > before {
                     self.check_new_isr();
                 }
-                if let Some(reply) = reply.filter(|_| !random.percent(20)) {
+                if let Some(reply) = reply.filter(|_| !(random.below(100) < 20)) {
                     let to = from;
                     let reply = ToController::Reply { to, broker_epoch, sequence, reply };
                     self.to_controller.push(reply);
@@ -519,7 +520,7 @@ impl World {
     }
 
     /// kill -9, and in fsync mode the machine with it.
-    fn kill(&mut self, id: NodeId, random: &mut Random) {
+    fn kill(&mut self, id: NodeId, random: &mut Seeded) {
         if !self.nodes[&id].alive {
             return;
         }
@@ -539,7 +540,7 @@ impl World {
                 node.log.truncate(kept);
                 node.log.durable = kept;
             }
-            if random.percent(50) {
+            if random.below(100) < 50 {
                 node.checkpoint = node.replica.high_watermark();
             }
             node.streams.clear();

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::Op;
+use crate::types::random::Seeded;
 
 /// Records until it is dropped.
 pub(in crate::storage) struct Tape {
@@ -118,7 +119,7 @@ impl Tape {
                 _ => disk.apply(step),
             }
         }
-        disk.write(0, crash, &mut Random(crash.seed()), target);
+        disk.write(0, crash, &mut Seeded(crash.seed()), target);
     }
 }
 
@@ -374,7 +375,7 @@ impl Model {
         }
     }
 
-    fn write(&self, node: usize, crash: Crash, random: &mut Random, target: &Path) {
+    fn write(&self, node: usize, crash: Crash, random: &mut Seeded, target: &Path) {
         match &self.nodes[node] {
             Node::Dir { durable, live, pending } => {
                 let names = match crash {
@@ -412,7 +413,7 @@ impl Model {
 
 impl Change {
     /// The size changes, but of the bytes some may be missing.
-    fn apply_in_part(&self, content: &mut Vec<u8>, random: &mut Random) {
+    fn apply_in_part(&self, content: &mut Vec<u8>, random: &mut Seeded) {
         let Self::Write { position, bytes } = self else {
             return self.apply(content, 0);
         };
@@ -434,19 +435,6 @@ fn parent(path: &Path) -> &Path {
 
 fn name(path: &Path) -> OsString {
     path.file_name().map(OsStr::to_owned).unwrap_or_default()
-}
-
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
-    }
 }
 
 #[cfg(test)]
