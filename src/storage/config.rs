@@ -13,7 +13,7 @@ use crate::metadata::config::Durability;
 pub type OnTrouble = Arc<dyn Fn() + Send + Sync>;
 
 pub struct StorageConfig {
-    /// New partitions go to the directory with the fewest.
+    /// New partitions go to the one with the fewest bytes.
     pub dirs: Vec<PathBuf>,
     /// Of topics that do not say themselves.
     pub durability: Durability,
@@ -21,11 +21,11 @@ pub struct StorageConfig {
     pub retention_check_interval: Duration,
     /// Threads that recover partitions at start.
     pub recovery_threads: usize,
+    /// How far they are.
+    pub progress: Arc<RecoveryProgress>,
     pub compaction: CompactionConfig,
     /// `log.dirs.min.free`; `None`: what suits the file system.
     pub min_free: Option<u64>,
-    /// How far that is.
-    pub progress: Arc<RecoveryProgress>,
     pub on_trouble: OnTrouble,
 }
 

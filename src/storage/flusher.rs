@@ -52,8 +52,11 @@ struct Gathering {
 
 impl Gathering {
     fn add_new(&mut self, dir: &LogDir, dirty: &mut Vec<Arc<PartitionLog>>) {
-        let started = now();
         let mut added = count_new(dirty);
+        if added == 0 {
+            return;
+        }
+        let started = now();
         let is_more = self.last_new.is_some_and(|last| last.elapsed() < 2 * GATHERING_MAX);
         while added > 0 && (is_more || added > 1) && started.elapsed() < GATHERING_MAX {
             thread::sleep(GATHERING_PAUSE);
@@ -61,9 +64,7 @@ impl Gathering {
             added = count_new(&more);
             dirty.extend(more);
         }
-        if count_new(dirty) > 0 {
-            self.last_new = Some(now());
-        }
+        self.last_new = Some(now());
     }
 }
 

@@ -202,22 +202,15 @@ impl Producers {
         out.extend_from_slice(&[0; 4]);
         let count = i32::try_from(self.by_id.len()).expect("fewer producers than 2^31");
         out.extend_from_slice(&count.to_be_bytes());
-        for (id, producer) in &self.by_id {
-            let none = AppendedBatch {
-                last_sequence: -1,
-                last_offset: -1,
-                offset_delta: 0,
-                timestamp_ms: producer.seen_ms,
-            };
-            let last = producer.batches.last().unwrap_or(&none);
-            out.extend_from_slice(&id.to_be_bytes());
-            out.extend_from_slice(&producer.epoch.to_be_bytes());
-            out.extend_from_slice(&last.last_sequence.to_be_bytes());
-            out.extend_from_slice(&last.last_offset.to_be_bytes());
-            out.extend_from_slice(&last.offset_delta.to_be_bytes());
-            out.extend_from_slice(&last.timestamp_ms.to_be_bytes());
-            out.extend_from_slice(&producer.coordinator_epoch.to_be_bytes());
-            out.extend_from_slice(&producer.transaction_first_offset.to_be_bytes());
+        for entry in self.entries() {
+            out.extend_from_slice(&entry.producer_id.to_be_bytes());
+            out.extend_from_slice(&entry.producer_epoch.to_be_bytes());
+            out.extend_from_slice(&entry.last_sequence.to_be_bytes());
+            out.extend_from_slice(&entry.last_offset.to_be_bytes());
+            out.extend_from_slice(&entry.offset_delta.to_be_bytes());
+            out.extend_from_slice(&entry.timestamp_ms.to_be_bytes());
+            out.extend_from_slice(&entry.coordinator_epoch.to_be_bytes());
+            out.extend_from_slice(&entry.transaction_first_offset.to_be_bytes());
         }
         let crc = crc32c::crc32c(&out[CHECKSUMMED_FROM..]);
         out[2..CHECKSUMMED_FROM].copy_from_slice(&crc.to_be_bytes());

@@ -16,6 +16,7 @@ use crate::types::{TimestampMs, TopicPartition};
 const RETRY_MS: TimestampMs = 5_000;
 
 /// What is remembered of a compacted log.
+#[derive(Default)]
 struct Tracked {
     log: Weak<PartitionLog>,
     /// When to look at it; `None`: when there is news.
@@ -72,14 +73,7 @@ impl Cleaner {
 
     fn on_news(&mut self, log: &Arc<PartitionLog>) {
         log.on_compaction_begun();
-        let tracked = self.tracked.entry(log.name().clone()).or_insert_with(|| Tracked {
-            log: Weak::new(),
-            look_ms: None,
-            horizon_ms: None,
-            uncleanable: None,
-            dirty_ppm: 0,
-            oldest_dirty_ms: None,
-        });
+        let tracked = self.tracked.entry(log.name().clone()).or_default();
         tracked.log = Arc::downgrade(log);
         tracked.look_ms = Some(0);
     }

@@ -9,6 +9,7 @@
 //! Whatever changes the log underneath (a cut, a deletion, another cleanup policy) ends the pass; what was swapped in
 //! by then stays, because lower groups come first: a tombstone never goes before what it deletes.
 
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::super::log::View;
@@ -111,40 +112,29 @@ impl Pass<'_, '_> {
         let map = OffsetMap::new(start, records_max, map_bytes_max);
         let mut rules = Rules::new(map, start, now_ms);
         let mut are_outcomes_known = false;
-        let view = self.view;
-        let first = view.segments.partition_point(|segment| segment.next_offset() <= start);
-        let overlapping = view.segments[first..]
-            .iter()
-            .take_while(|segment| segment.base_offset < dirt.range.end);
-        for segment in overlapping {
-            let position = segment.position_of(start).map_err(|error| self.on_read_error(error))?;
-            let mut chunks =
-                Chunks::new(segment, position).map_err(|error| self.on_read_error(error))?;
-            while let Some(bytes) = chunks.next().map_err(|error| self.on_read_error(error))? {
-                self.on_read(bytes.len())?;
-                for batch in batches(bytes) {
-                    let batch = batch?;
-                    batch.check_crc()?;
-                    let header = batch.header;
-                    if is_data_of_transaction(&header) && !are_outcomes_known {
-                        are_outcomes_known = true;
-                        rules.outcomes = self.read_outcomes(header.base_offset)?;
-                        until = until.min(rules.outcomes.first_undecided().unwrap_or(until));
-                    }
-                    if header.last_offset() >= until {
-                        return Ok(rules);
-                    }
-                    if !add_keys(&batch, &mut rules)? {
-                        if rules.clean_end == start {
-                            return Err(Refusal::Corrupt("more keys than memory").into());
-                        }
-                        return Ok(rules);
-                    }
-                    rules.clean_end = header.next_offset();
-                }
+        let walked = self.walk(start..dirt.range.end, |pass, batch| {
+            batch.check_crc()?;
+            let header = batch.header;
+            if is_data_of_transaction(&header) && !are_outcomes_known {
+                are_outcomes_known = true;
+                rules.outcomes = pass.read_outcomes(header.base_offset)?;
+                until = until.min(rules.outcomes.first_undecided().unwrap_or(until));
             }
+            if header.last_offset() >= until {
+                return Ok(ControlFlow::Break(()));
+            }
+            if !add_keys(batch, &mut rules)? {
+                if rules.clean_end == start {
+                    return Err(Refusal::Corrupt("more keys than memory").into());
+                }
+                return Ok(ControlFlow::Break(()));
+            }
+            rules.clean_end = header.next_offset();
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if walked.is_continue() {
+            rules.clean_end = until;
         }
-        rules.clean_end = until;
         Ok(rules)
     }
 
@@ -152,24 +142,40 @@ impl Pass<'_, '_> {
     /// another one may yet take its place.
     fn read_outcomes(&mut self, start: Offset) -> Result<Outcomes, Stop> {
         let mut outcomes = Outcomes::default();
-        let view = self.view;
-        let first = view.segments.partition_point(|segment| segment.next_offset() <= start);
-        for segment in &view.segments[first..] {
-            let position = segment.position_of(start).map_err(|error| self.on_read_error(error))?;
-            let mut chunks =
-                Chunks::new(segment, position).map_err(|error| self.on_read_error(error))?;
+        let high_watermark = self.view.high_watermark;
+        let _either_end = self.walk(start..Offset::MAX, |_, batch| {
+            if batch.header.base_offset >= high_watermark {
+                return Ok(ControlFlow::Break(()));
+            }
+            outcomes.add(batch)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(outcomes)
+    }
+
+    /// Shows the batches of the segments that hold `range`, from that of its start on, until `on_batch` has seen enough.
+    fn walk(
+        &mut self,
+        range: Range<Offset>,
+        mut on_batch: impl FnMut(&mut Self, &Batch<'_>) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        let segments = &self.view.segments;
+        let first = segments.partition_point(|segment| segment.next_offset() <= range.start);
+        for segment in segments[first..].iter().take_while(|it| it.base_offset < range.end) {
+            let chunks = segment
+                .position_of(range.start)
+                .and_then(|position| Chunks::new(segment, position));
+            let mut chunks = chunks.map_err(|error| self.on_read_error(error))?;
             while let Some(bytes) = chunks.next().map_err(|error| self.on_read_error(error))? {
                 self.on_read(bytes.len())?;
                 for batch in batches(bytes) {
-                    let batch = batch?;
-                    if batch.header.base_offset >= view.high_watermark {
-                        return Ok(outcomes);
+                    if on_batch(self, &batch?)?.is_break() {
+                        return Ok(ControlFlow::Break(()));
                     }
-                    outcomes.add(&batch)?;
                 }
             }
         }
-        Ok(outcomes)
+        Ok(ControlFlow::Continue(()))
     }
 }
 

@@ -6,8 +6,9 @@ use std::path::Path;
 use super::super::checkpoint::{parse_epochs, parse_offsets, parse_topic_id};
 use super::super::index::{Entry, OffsetEntry, TimeEntry};
 use super::super::producers::Producers;
+use super::super::segment::base_offset;
 use super::super::{Error, Result};
-use super::files::{FileKind, base_offset};
+use super::files::FileKind;
 use crate::types::{LeaderEpoch, Offset, ProducerId, TimestampMs, TopicId, TopicPartition};
 
 /// What a file holds.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::super::segment::base_offset;
 use super::super::{Error, Result};
 use crate::types::{Offset, TopicPartition};
 
@@ -86,13 +87,6 @@ impl PartitionFiles {
         files.leftovers.sort_unstable();
         Ok(files)
     }
-}
-
-/// The offset that the name of a file says.
-pub(in super::super) fn base_offset(path: &Path) -> Option<Offset> {
-    let name = path.file_name()?.to_str()?;
-    let digits = name.split('.').next().filter(|digits| digits.len() == 20)?;
-    digits.parse().ok()
 }
 
 /// Whether `dir` has the name of a partition.

@@ -13,7 +13,6 @@ mod verify;
 mod walk;
 
 pub use content::{Aborted, Content, IndexEntry, ProducerEntry, TimeIndexEntry, read};
-pub(super) use files::base_offset;
 pub use files::{FileKind, PartitionFiles, is_partition};
 pub use stats::{SegmentStats, Stats, Tally, stats};
 pub use verify::{Fault, Finding, Verified, verify};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::super::fs::{self, Durable};
-use super::super::segment::Segment;
+use super::super::segment::{Segment, base_offset};
 use super::super::{AppendError, Error, ReadError, Result};
 use super::PartitionLog;
 use crate::types::Offset;
@@ -207,12 +207,9 @@ impl PartitionLog {
         let mut found = Vec::new();
         let listing = std::fs::read_dir(&self.path).map_err(Error::io("list", &self.path))?;
         for entry in listing {
-            let entry = entry.map_err(Error::io("list", &self.path))?;
-            let name = entry.file_name();
-            let digits = name.to_str().and_then(|name| name.split_once('.')).map(|split| split.0);
-            let offset = digits.filter(|it| it.len() == 20).and_then(|it| it.parse().ok());
-            if offset.is_some_and(|offset: Offset| offset >= base) {
-                found.push(entry.path());
+            let path = entry.map_err(Error::io("list", &self.path))?.path();
+            if base_offset(&path).is_some_and(|offset| offset >= base) {
+                found.push(path);
             }
         }
         found.sort();

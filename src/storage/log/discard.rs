@@ -21,7 +21,7 @@ impl PartitionLog {
             return Ok(());
         }
         self.flush.lock().on_discarded(segments);
-        let mut discarded = Vec::with_capacity(3 * segments.len());
+        let mut discarded = Vec::with_capacity(4 * segments.len());
         for path in segments.iter().flat_map(|segment| segment.paths()) {
             let target = path.with_added_extension("deleted");
             match fs::rename(&path, &target) {

@@ -4,7 +4,7 @@
 //! start_offset <= high watermark (the broker's) <= durable_end_offset <= end_offset
 //! ```
 //! One writer at a time holds `writer`; readers take the list of segments and a segment's own short lock. Offsets are
-//! published after the bytes are in the file. Lock order: `writer`, `epochs`, a segment, `flush`.
+//! published after the bytes are in the file. Lock order: `writer`, `epochs`, `flush`, a segment.
 
 mod append;
 mod close;
@@ -228,11 +228,6 @@ impl PartitionLog {
         if self.high_watermark.swap(offset, Ordering::AcqRel) != offset {
             self.dir.on_high_watermark();
         }
-    }
-
-    /// From now on the log must not serve, because what was stored there is not there any more; or it is whole again.
-    pub fn set_damaged(&self, is_damaged: bool) {
-        self.dir.set_damaged(self.id(), is_damaged);
     }
 
     /// Bytes of all segments.

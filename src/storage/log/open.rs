@@ -9,7 +9,7 @@ use super::super::epochs::EpochCache;
 use super::super::fs::{self, Durable, read_if_exists, remove_if_exists};
 use super::super::log_dir::LogDir;
 use super::super::scan::{ScanError, Scanner};
-use super::super::segment::{RecoveryRules, Segment};
+use super::super::segment::{RecoveryRules, Segment, base_offset};
 use super::super::{Error, Result};
 use super::damage::{Damage, REPAIR_MARK};
 use super::replace::Leftovers;
@@ -212,14 +212,15 @@ impl<'a> Opening<'a> {
             };
             let end = segment.next_offset();
             self.segments.push(Arc::new(segment));
+            if self.damage.is_some() {
+                break;
+            }
             let Some(reason) = self.what_is_missing(end, later) else {
                 self.write_snapshot(base, end, later)?;
                 continue;
             };
             if end < self.found.recovery_point {
-                self.damage.get_or_insert(Damage { from: end, segment: base, reason });
-            }
-            if self.damage.is_some() {
+                self.damage = Some(Damage { from: end, segment: base, reason });
                 break;
             }
             for &later in later.iter().rev() {
@@ -256,9 +257,6 @@ impl<'a> Opening<'a> {
     /// What the log says of the place where the last segment ends: nothing if the next one goes on there, or if it is
     /// the end of the log.
     fn what_is_missing(&self, end: Offset, later: &[Offset]) -> Option<String> {
-        if self.damage.is_some() {
-            return Some(String::new());
-        }
         match later.first() {
             None if end < self.found.recovery_point => Some(format!(
                 "ends at {end}, before what was synced ({})",
@@ -387,11 +385,6 @@ fn drop_below(log: &PartitionLog, start: Offset, files: &mut Files) -> Result<()
     Ok(())
 }
 
-/// Of a file with a name like `00000000000000000017.log.swap`.
-fn leftover_base(path: &Path) -> Option<Offset> {
-    path.file_name()?.to_str()?.split('.').next()?.parse().ok()
-}
-
 /// What is in a partition's directory. Leftovers of interrupted work go.
 fn list_files(dir: &Path) -> Result<Files> {
     let mut files = Files::default();
@@ -407,13 +400,13 @@ fn list_files(dir: &Path) -> Result<Files> {
             (Some("index" | "timeindex" | "txnindex"), Some(base)) => indexes.push((base, path)),
             (Some(extension @ ("deleted" | "cleaned" | "tmp")), _) => {
                 if extension == "cleaned" {
-                    let base = leftover_base(&path);
+                    let base = base_offset(&path);
                     leftovers.first_cleaned = leftovers.first_cleaned.into_iter().chain(base).min();
                 }
                 unwanted.push(path);
             }
             (Some("swap"), _) => {
-                leftovers.swaps.extend(leftover_base(&path).map(|base| (base, path)));
+                leftovers.swaps.extend(base_offset(&path).map(|base| (base, path)));
             }
             _ => files.is_marked |= path.file_name().is_some_and(|name| name == REPAIR_MARK),
         }

@@ -3,8 +3,8 @@
 //! ```text
 //! N.log.cleaned --written, synced, renamed--> N.log.swap --> originals renamed to .deleted --> N.log
 //! ```
-//! From the moment that `N.log.swap` is there, the new segment counts; `finish_swaps` completes at the next start what a
-//! crash interrupted. Before, the originals count. Kafka's rule, so that either may open what the other left.
+//! From the moment that `N.log.swap` is there, the new segment counts; `Leftovers::finish` completes at the next start
+//! what a crash interrupted. Before, the originals count. Kafka's rule, so that either may open what the other left.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

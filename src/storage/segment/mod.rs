@@ -81,6 +81,13 @@ pub(super) fn file_name(base_offset: Offset, extension: &str) -> String {
     format!("{base_offset:020}.{extension}")
 }
 
+/// The offset that the name of a file says.
+pub(super) fn base_offset(path: &Path) -> Option<Offset> {
+    let name = path.file_name()?.to_str()?;
+    let digits = name.split('.').next().filter(|digits| digits.len() == 20)?;
+    digits.parse().ok()
+}
+
 impl Segment {
     /// Makes the file of a new, empty segment.
     pub(super) fn create(dir: &Path, base_offset: Offset, now_ms: TimestampMs) -> Result<Self> {
@@ -247,7 +254,11 @@ impl Segment {
 
     /// How much earlier than others this segment ends, always the same: below `segment.jitter.ms` and `segment.ms`.
     fn jitter_ms(&self, config: &TopicConfig) -> TimestampMs {
-        let bound = config.segment_jitter_ms.min(config.segment_ms).max(1).cast_unsigned();
+        let bound = config.segment_jitter_ms.min(config.segment_ms);
+        if bound <= 1 {
+            return 0;
+        }
+        let bound = bound.cast_unsigned();
         let mut hasher = DefaultHasher::new();
         self.path.hash(&mut hasher);
         (hasher.finish() % bound).cast_signed()
