@@ -455,7 +455,7 @@ impl World {
                 if self.controller.versions.len() > before {
                     self.check_new_isr();
                 }
-                if let Some(reply) = reply.filter(|_| !(random.below(100) < 20)) {
+                if let Some(reply) = reply.filter(|_| random.below(100) >= 20) {
                     let to = from;
                     let reply = ToController::Reply { to, broker_epoch, sequence, reply };
                     self.to_controller.push(reply);
