@@ -58,6 +58,7 @@ chaos:
 	cargo run --release --locked -- chaos --duration $(DURATION) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # Damaged batches, indexes, snapshots and segments, for SECONDS each. A failure prints its seed; SEED begins with it.
+SECONDS ?= 60
 fuzz:
 	KONTIKI_FUZZ_SECONDS=$(SECONDS) KONTIKI_FUZZ_SEED=$(SEED) cargo test --release --locked --lib fuzz_ -- --nocapture $(ARGS)
 
