@@ -382,3 +382,16 @@ fn what_compaction_took_out_is_not_missing() {
     fs::write(disk.path().join("cleaner-offset-checkpoint"), "0\n1\nt 0 50\n").unwrap();
     assert_eq!(faults(&dir), []);
 }
+
+#[test]
+fn a_thousand_small_faults_do_not_hide_a_grave_one() {
+    let disk = written(false);
+    let dir = disk.partition_path("t");
+    for offset in 0..1_100 {
+        fs::write(log(&dir, 10_000 + offset, "snapshot"), "").unwrap();
+    }
+    fs::write(disk.path().join("recovery-point-offset-checkpoint"), "0\n1\nt 0 5000\n").unwrap();
+    let found = verify(&dir).unwrap().findings;
+    assert_eq!(found.iter().filter(|finding| finding.fault == Fault::Records).count(), 1);
+    assert!(found.len() < 1_010, "and not all of them are listed: {}", found.len());
+}

@@ -276,6 +276,7 @@ impl LogDir {
             self.write_recovery_points()?;
             self.write_high_watermarks()?;
             self.write_log_starts()?;
+            self.write_clean_ends()?;
             outdated.clear();
         }
         Ok(())

@@ -122,7 +122,8 @@ fn list_partitions(dir: &LogDir, is_trusted: bool) -> Result<Vec<FoundLog>> {
         });
     }
     let held: BTreeSet<&TopicPartition> = found.iter().map(|log| &log.name).collect();
-    let named = recovery_points.keys().chain(high_watermarks.keys()).chain(log_starts.keys());
+    let checkpoints = [&recovery_points, &high_watermarks, &log_starts, &clean_ends];
+    let named = checkpoints.into_iter().flat_map(|offsets| offsets.keys());
     let outdated = named.filter(|name| !held.contains(name)).cloned();
     dir.outdated.lock().extend(outdated);
     Ok(found)

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::super::inspect::verify;
+use super::super::segment::file_name;
 use super::super::test_support::{Disk, append, read_all, wait_until};
 use super::choice::{Verdict, judge};
 use super::pass::Stop;
@@ -83,6 +85,50 @@ fn a_tombstone_stays_until_its_horizon_and_goes_then() {
     assert!(matches!(judge(&log, Some(6_000), 6_000), Ok(Verdict::Clean(dirt)) if dirt.is_due));
     let done = pass(&log, 6_000, LARGE_MAP).unwrap();
     assert_eq!((keys(&log), done.seen.next_horizon_ms), (vec!["b=2".into(), "c=3".into()], None));
+}
+
+/// The last batch of a producer stays, without records, and is the latest of all: recovery does not count its time for
+/// an index, Kafka does.
+#[test]
+fn what_was_compacted_verifies() {
+    let mut disk = disk();
+    let log = disk.create("t", &compacted(10_000));
+    let producer = Some(Producer { id: 7, sequence: 0, is_transactional: false });
+    put(&log, 20, "b", Some("1"));
+    append_raw(&log, batch_of(Compression::None, 900, producer, &[(Some(b"a"), Some(b"1"))]));
+    put(&log, 30, "a", Some("2"));
+    roll(&log);
+    pass(&log, 5_000, LARGE_MAP).unwrap();
+    assert_eq!(keys(&log), ["b=1", "a=2"]);
+    let path = log.path().to_path_buf();
+    assert_eq!(verify(&path).unwrap().findings, []);
+    drop(log);
+    disk.shut_down();
+    assert_eq!(verify(&path).unwrap().findings, []);
+    for index in ["index", "timeindex"] {
+        std::fs::remove_file(path.join(file_name(0, index))).unwrap();
+    }
+    disk.open();
+    assert_eq!(verify(&path).unwrap().findings, [], "and with the indexes that recovery makes");
+}
+
+#[test]
+fn a_log_of_the_same_name_is_not_taken_for_compacted() {
+    let mut disk = disk();
+    let log = disk.create("t", &compacted(10_000));
+    put(&log, 10, "a", Some("1"));
+    roll(&log);
+    pass(&log, 5_000, LARGE_MAP).unwrap();
+    assert_eq!(log.view().clean_end, 1);
+    drop(log);
+    disk.shut_down();
+    std::fs::remove_dir_all(disk.partition_path("t")).unwrap();
+    disk.open();
+    let log = disk.create("t", &compacted(10_000));
+    put(&log, 20, "b", Some("2"));
+    drop(log);
+    disk.crash();
+    assert_eq!(disk.open().remove(0).view().clean_end, 0);
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub(super) struct Indexes {
     times: Checked<TimeIndexEntry>,
     base_offset: Offset,
     max_timestamp_ms: TimestampMs,
+    /// Without batches that compaction emptied. Our indexes end with this, those of Kafka with the other.
+    max_of_records_ms: TimestampMs,
     has_unreadable: bool,
 }
 
@@ -74,6 +76,7 @@ impl Indexes {
             times: Checked::load(log.with_extension("timeindex"), 12, times),
             base_offset,
             max_timestamp_ms: -1,
+            max_of_records_ms: -1,
             has_unreadable: false,
         }
     }
@@ -81,6 +84,9 @@ impl Indexes {
     pub(super) fn on_batch(&mut self, position: u64, header: &BatchHeader) {
         self.on_place(position, header);
         self.max_timestamp_ms = self.max_timestamp_ms.max(header.max_timestamp_ms);
+        if header.record_count > 0 {
+            self.max_of_records_ms = self.max_of_records_ms.max(header.max_timestamp_ms);
+        }
         let times = &mut self.times;
         while let Some(entry) = times.entries.get(times.at).copied()
             && entry.offset <= header.last_offset()
@@ -132,7 +138,8 @@ impl Indexes {
     pub(super) fn finish(mut self, is_complete: bool) -> impl Iterator<Item = Complaint> {
         let last_ms = self.times.entries.last().map_or(-1, |last| last.timestamp_ms);
         let max_ms = self.max_timestamp_ms;
-        if is_complete && !self.times.is_missing && !self.has_unreadable && last_ms != max_ms {
+        let is_last = last_ms == max_ms || last_ms == self.max_of_records_ms;
+        if is_complete && !self.times.is_missing && !self.has_unreadable && !is_last {
             self.times.complain(|| format!("ends with timestamp {last_ms}, the log has {max_ms}"));
         }
         let times = self.times.finish(is_complete);

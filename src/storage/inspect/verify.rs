@@ -73,7 +73,7 @@ pub struct Verified {
     pub uncommitted: u64,
 }
 
-/// More are not listed; whoever has that many needs another replica.
+/// More are not listed, but for the first of a kind; whoever has that many needs another replica.
 const FINDINGS_MAX: usize = 1000;
 
 /// Checks one partition directory. The checkpoints of its log directory, if they are there, say what was flushed.
@@ -155,9 +155,10 @@ impl<'d> Pass<'d> {
         position: Option<u64>,
         reason: impl Into<String>,
     ) {
-        if self.seen.findings.len() < FINDINGS_MAX {
+        let findings = &mut self.seen.findings;
+        if findings.len() < FINDINGS_MAX || !findings.iter().any(|found| found.fault == fault) {
             let (path, reason) = (path.to_path_buf(), reason.into());
-            self.seen.findings.push(Finding { fault, path, position, reason });
+            findings.push(Finding { fault, path, position, reason });
         }
     }
 
