@@ -8,23 +8,19 @@ use super::incremental_alter_configs::alter;
 use crate::controller::{ConfigChange, ConfigOperation, Refusal};
 use crate::metadata::MetadataImage;
 use crate::protocol::ErrorCode;
-use crate::protocol::kafka::{
-    AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult, ReplacedConfigs,
-};
+use crate::protocol::kafka::{AlterConfigsRequest, AlterConfigsResponse, ReplacedConfigs};
 
 pub(super) async fn handle(
     call: Call,
     request: AlterConfigsRequest,
 ) -> Reply<AlterConfigsResponse> {
     let image = call.front.broker.image();
-    let changes = request.resources.iter().map(|asked| change(&image, asked)).collect();
-    let outcomes = alter(&call, changes, request.validate_only).await;
-    let responses = request.resources.into_iter().zip(outcomes).map(|(asked, outcome)| {
-        let (error_code, error_message) = outcome;
-        let (resource_type, resource_name) = (asked.resource_type, asked.resource_name);
-        AlterConfigsResult { error_code, error_message, resource_type, resource_name }
+    let changes = request.resources.into_iter().map(|asked| {
+        let change = change(&image, &asked);
+        (asked.resource_type, asked.resource_name, change)
     });
-    AlterConfigsResponse { responses: responses.collect(), ..Default::default() }.into()
+    let responses = alter(&call, changes, request.validate_only).await;
+    AlterConfigsResponse { responses, ..Default::default() }.into()
 }
 
 fn change(image: &MetadataImage, asked: &ReplacedConfigs) -> Result<ConfigChange, Refusal> {

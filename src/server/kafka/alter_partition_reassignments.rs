@@ -1,8 +1,8 @@
 //! AlterPartitionReassignments: starts and cancels moves of replicas.
 
 use super::dispatch::{Call, Reply};
-use super::refusal::{DONE, each, outcome_of, refused, unexpected_reply};
-use crate::controller::{ControllerReply, ControllerRequest, Reassignment};
+use super::refusal::{each, outcome, refused, results_of};
+use crate::controller::{ControllerRequest, Reassignment};
 use crate::protocol::ErrorCode;
 use crate::protocol::kafka::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
@@ -16,7 +16,7 @@ pub(super) async fn handle(
 ) -> Reply<AlterPartitionReassignmentsResponse> {
     let image = call.front.broker.image();
     let mut asked = Vec::new();
-    let mut changes_factor = Vec::new();
+    let mut changes_factor = false;
     for topic in &request.topics {
         let found = image.topic(&topic.name);
         for partition in &topic.partitions {
@@ -29,26 +29,18 @@ pub(super) async fn handle(
             let replicas = replicas.map(|ids| ids.iter().copied().map(NodeId).collect::<Vec<_>>());
             let state = image.partition(id);
             let settled = state.map(|state| state.replicas.len() - state.adding.len());
-            changes_factor.push(
-                replicas.as_ref().is_some_and(|new| settled.is_some_and(|old| old != new.len())),
-            );
+            changes_factor |=
+                replicas.as_ref().is_some_and(|new| settled.is_some_and(|old| old != new.len()));
             asked.push(Reassignment { partition: id, replicas });
         }
     }
     let count = asked.len();
-    let results = if request.allow_replication_factor_change || !changes_factor.contains(&true) {
+    let results = if request.allow_replication_factor_change || !changes_factor {
         let reassign = ControllerRequest::Reassign { partitions: asked };
-        each(
-            match call.front.admin(reassign, request.timeout_ms).await {
-                Ok(ControllerReply::Reassign { results, .. }) => Ok(results),
-                Ok(_) => Err(unexpected_reply()),
-                Err(refusal) => Err(refusal),
-            },
-            count,
-        )
-        .into_iter()
-        .map(|result| result.map_or_else(|refusal| outcome_of(&refusal), |()| DONE))
-        .collect::<Vec<_>>()
+        each(results_of!(call.front.admin(reassign, request.timeout_ms).await, Reassign), count)
+            .into_iter()
+            .map(outcome)
+            .collect::<Vec<_>>()
     } else {
         let sentence = "the request forbids to change the number of replicas; nothing was moved";
         vec![refused(ErrorCode::InvalidReplicationFactor, sentence); count]

@@ -1,8 +1,8 @@
 //! CreatePartitions.
 
 use super::dispatch::{Call, Reply};
-use super::refusal::{DONE, each, outcome_of, unexpected_reply};
-use crate::controller::{ControllerReply, ControllerRequest, MorePartitions};
+use super::refusal::{each, outcome, results_of};
+use crate::controller::{ControllerRequest, MorePartitions};
 use crate::protocol::kafka::{
     CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult,
 };
@@ -22,17 +22,10 @@ pub(super) async fn handle(
         }),
     });
     let create = ControllerRequest::CreatePartitions { topics: topics.collect(), validate_only };
-    let results = match call.front.admin(create, timeout_ms).await {
-        Ok(ControllerReply::CreatePartitions { results, .. }) => Ok(results),
-        Ok(_) => Err(unexpected_reply()),
-        Err(refusal) => Err(refusal),
-    };
+    let results = results_of!(call.front.admin(create, timeout_ms).await, CreatePartitions);
     let results = each(results, asked.len());
     let results = asked.into_iter().zip(results).map(|(topic, result)| {
-        let (error_code, error_message) = match result {
-            Ok(()) => DONE,
-            Err(refusal) => outcome_of(&refusal),
-        };
+        let (error_code, error_message) = outcome(result);
         CreatePartitionsTopicResult { name: topic.name, error_code, error_message }
     });
     CreatePartitionsResponse { results: results.collect(), ..Default::default() }.into()

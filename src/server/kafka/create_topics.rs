@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::dispatch::{Call, Reply};
-use super::refusal::{each, outcome_of, unexpected_reply};
+use super::refusal::{each, filled_in, outcome_of, results_of};
 use super::{Front, describe_configs};
-use crate::controller::{self, ControllerReply, ControllerRequest, Refusal};
+use crate::controller::{self, ControllerRequest, Refusal};
 use crate::protocol::ErrorCode;
 use crate::protocol::kafka::{
     CreatableTopic, CreateTopicsRequest, CreateTopicsResponse, CreatedTopic, CreatedTopicConfig,
@@ -31,18 +31,10 @@ pub(super) async fn handle(
         Vec::new()
     } else {
         let create = ControllerRequest::CreateTopics { topics, validate_only };
-        let reply = match call.front.admin(create, timeout_ms).await {
-            Ok(ControllerReply::CreateTopics { results, .. }) => Ok(results),
-            Ok(_) => Err(unexpected_reply()),
-            Err(refusal) => Err(refusal),
-        };
+        let reply = results_of!(call.front.admin(create, timeout_ms).await, CreateTopics);
         each(reply, count)
     };
-    let mut results = results.into_iter();
-    let topics = asked.into_iter().zip(checked).map(|(asked, checked)| {
-        // As many results as topics that passed the check.
-        let result =
-            checked.and_then(|_| results.next().unwrap_or_else(|| Err(unexpected_reply())));
+    let topics = asked.into_iter().zip(filled_in(checked, results)).map(|(asked, result)| {
         created(&call.front, call.version, asked.name, result, validate_only)
     });
     CreateTopicsResponse { topics: topics.collect(), ..Default::default() }.into()

@@ -1,10 +1,9 @@
 //! DeleteRecords: answered once all live replicas have the new log start.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::dispatch::{Call, Reply};
-use super::view;
+use super::{timeout, view};
 use crate::broker::Broker;
 use crate::protocol::ErrorCode;
 use crate::protocol::kafka::{
@@ -19,7 +18,6 @@ pub(super) async fn handle(
 ) -> Reply<DeleteRecordsResponse> {
     let broker: &Arc<Broker> = &call.front.broker;
     let image = broker.image();
-    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let mut entries = Vec::new();
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
@@ -42,7 +40,8 @@ pub(super) async fn handle(
         let partitions = partitions.collect();
         topics.push(DeleteRecordsTopicResult { partitions, name: topic.name });
     }
-    let mut results = broker.delete_records(entries, timeout).await.into_iter();
+    let results = broker.delete_records(entries, timeout(request.timeout_ms)).await;
+    let mut results = results.into_iter();
     let asked = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
     for partition in asked.filter(|partition| partition.error_code == 0) {
         match results.next() {

@@ -1,8 +1,8 @@
 //! DeleteTopics: by name, or by id from version 6 on.
 
 use super::dispatch::{Call, Reply};
-use super::refusal::{each, outcome_of, unexpected_reply};
-use crate::controller::{ControllerReply, ControllerRequest, TopicSelector};
+use super::refusal::{each, outcome_of, results_of};
+use crate::controller::{ControllerRequest, TopicSelector};
 use crate::protocol::kafka::{DeleteTopicsRequest, DeleteTopicsResponse, DeletedTopic, Text};
 use crate::types::Uuid;
 
@@ -20,11 +20,7 @@ pub(super) async fn handle(
     };
     let asked = topics.clone();
     let delete = ControllerRequest::DeleteTopics { topics };
-    let results = match call.front.admin(delete, request.timeout_ms).await {
-        Ok(ControllerReply::DeleteTopics { results, .. }) => Ok(results),
-        Ok(_) => Err(unexpected_reply()),
-        Err(refusal) => Err(refusal),
-    };
+    let results = results_of!(call.front.admin(delete, request.timeout_ms).await, DeleteTopics);
     let results = each(results, asked.len());
     let responses = asked.into_iter().zip(results).map(|(asked, result)| match result {
         Ok(deleted) => DeletedTopic {

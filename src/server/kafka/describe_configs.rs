@@ -32,9 +32,13 @@ pub(super) async fn handle(
     let mut seen = HashSet::new();
     let resources = request.resources.iter();
     let resources = resources.filter(|r| seen.insert((r.resource_type, r.resource_name.as_str())));
+    let synonyms_of = |resource: &ConfigResource| match request.include_synonyms {
+        true => broker.dynamic_configs(resource),
+        false => Ok(Vec::new()),
+    };
     let results = resources.map(|asked| {
         let described = resource(asked.resource_type, &asked.resource_name)
-            .and_then(|it| Ok((broker.describe_configs(&it)?, broker.dynamic_configs(&it)?)));
+            .and_then(|it| Ok((broker.describe_configs(&it)?, synonyms_of(&it)?)));
         let mut result = DescribeConfigsResult {
             resource_type: asked.resource_type,
             resource_name: asked.resource_name.clone(),
@@ -80,10 +84,7 @@ fn configs(
         DescribedConfig {
             config_source: source(&view.source),
             config_type: kind(&view.name),
-            synonyms: of_view
-                .filter(|_| request.include_synonyms)
-                .map(synonyms)
-                .unwrap_or_default(),
+            synonyms: of_view.map(synonyms).unwrap_or_default(),
             read_only: view.read_only,
             documentation: request.include_documentation.then(|| view.documentation.into()),
             name: view.name.into(),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::dispatch::{Call, Reply};
-use super::refusal::{DONE, Outcome, outcome_of, refused, unexpected_reply};
-use crate::controller::{ControllerReply, ControllerRequest, Refusal};
+use super::refusal::{Outcome, outcome, refused, results_of};
+use crate::controller::{ControllerRequest, Refusal};
 use crate::metadata::MetadataImage;
 use crate::protocol::ErrorCode;
 use crate::protocol::kafka::{
@@ -38,11 +38,7 @@ pub(super) async fn handle(
         }
     };
     let elect = ControllerRequest::ElectLeaders { partitions: partitions.clone() };
-    let results = match call.front.admin(elect, request.timeout_ms).await {
-        Ok(ControllerReply::ElectLeaders { results, .. }) => Ok(results),
-        Ok(_) => Err(unexpected_reply()),
-        Err(refusal) => Err(refusal),
-    };
+    let results = results_of!(call.front.admin(elect, request.timeout_ms).await, ElectLeaders);
     let (code, results) = match results {
         Ok(results) => (ErrorCode::None, results),
         Err(refusal) => {
@@ -52,8 +48,7 @@ pub(super) async fn handle(
     };
     for (id, result) in results {
         if let Some(topic) = image.topic_by_id(id.topic_id) {
-            let outcome = result.map_or_else(|refusal| outcome_of(&refusal), |()| DONE);
-            outcomes.insert((topic.name.clone(), id.partition), outcome);
+            outcomes.insert((topic.name.clone(), id.partition), outcome(result));
         }
     }
     respond(code, outcomes).into()
@@ -110,6 +105,7 @@ fn respond(code: ErrorCode, outcomes: Outcomes) -> ElectLeadersResponse {
 
 #[cfg(test)]
 mod tests {
+    use super::super::refusal::DONE;
     use super::*;
     use crate::metadata::test_support::image_with_topic;
 

@@ -2,14 +2,12 @@
 
 use super::describe_configs::resource;
 use super::dispatch::{Call, Reply};
-use super::refusal::{DONE, Outcome, each, outcome_of, unexpected_reply};
-use crate::controller::{
-    ConfigChange, ConfigOperation, ControllerReply, ControllerRequest, Refusal,
-};
+use super::refusal::{each, filled_in, outcome, results_of};
+use crate::controller::{ConfigChange, ConfigOperation, ControllerRequest, Refusal};
 use crate::protocol::ErrorCode;
 use crate::protocol::kafka::{
     AlterConfigsResource, AlterConfigsResult, AlterableConfig, IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponse, Text,
 };
 
 /// The request has no timeout of its own.
@@ -19,43 +17,39 @@ pub(super) async fn handle(
     call: Call,
     request: IncrementalAlterConfigsRequest,
 ) -> Reply<IncrementalAlterConfigsResponse> {
-    let changes = request.resources.iter().map(change).collect();
-    let outcomes = alter(&call, changes, request.validate_only).await;
-    let responses = request.resources.into_iter().zip(outcomes).map(|(asked, outcome)| {
-        let (error_code, error_message) = outcome;
-        let (resource_type, resource_name) = (asked.resource_type, asked.resource_name);
-        AlterConfigsResult { error_code, error_message, resource_type, resource_name }
+    let changes = request.resources.into_iter().map(|asked| {
+        let change = change(&asked);
+        (asked.resource_type, asked.resource_name, change)
     });
-    IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }.into()
+    let responses = alter(&call, changes, request.validate_only).await;
+    IncrementalAlterConfigsResponse { responses, ..Default::default() }.into()
 }
 
-/// Makes the changes that could be read; the outcome of each, in their order.
+/// Makes the changes that could be read, of resources by type and name; the result of each, in their order.
 pub(super) async fn alter(
     call: &Call,
-    asked: Vec<Result<ConfigChange, Refusal>>,
+    asked: impl Iterator<Item = (i8, Text, Result<ConfigChange, Refusal>)>,
     validate_only: bool,
-) -> Vec<Outcome> {
-    let changes: Vec<_> = asked.iter().filter_map(|change| change.as_ref().ok().cloned()).collect();
+) -> Vec<AlterConfigsResult> {
+    let (mut resources, mut checked) = (Vec::new(), Vec::new());
+    for (resource_type, resource_name, change) in asked {
+        resources.push((resource_type, resource_name));
+        checked.push(change);
+    }
+    let changes: Vec<_> =
+        checked.iter().filter_map(|change| change.as_ref().ok().cloned()).collect();
     let count = changes.len();
     let mut results = Vec::new();
     if count > 0 {
         let alter = ControllerRequest::AlterConfigs { changes, validate_only };
-        let reply = match call.front.admin(alter, TIMEOUT_MS).await {
-            Ok(ControllerReply::AlterConfigs { results, .. }) => Ok(results),
-            Ok(_) => Err(unexpected_reply()),
-            Err(refusal) => Err(refusal),
-        };
-        results = each(reply, count);
+        results = each(results_of!(call.front.admin(alter, TIMEOUT_MS).await, AlterConfigs), count);
     }
-    let mut results = results.into_iter();
-    let outcomes = asked.into_iter().map(|asked| {
-        // As many results as changes that could be read.
-        match asked.and_then(|_| results.next().unwrap_or_else(|| Err(unexpected_reply()))) {
-            Ok(()) => DONE,
-            Err(refusal) => outcome_of(&refusal),
-        }
+    let results = resources.into_iter().zip(filled_in(checked, results));
+    let results = results.map(|((resource_type, resource_name), result)| {
+        let (error_code, error_message) = outcome(result);
+        AlterConfigsResult { error_code, error_message, resource_type, resource_name }
     });
-    outcomes.collect()
+    results.collect()
 }
 
 fn change(asked: &AlterConfigsResource) -> Result<ConfigChange, Refusal> {

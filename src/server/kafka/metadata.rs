@@ -3,11 +3,9 @@
 use std::collections::HashSet;
 
 use super::dispatch::{Call, Reply};
-use super::refusal::{each, unexpected_reply};
+use super::refusal::{each, results_of};
 use super::{Front, view};
-use crate::controller::{
-    ControllerReply, ControllerRequest, CreatableTopic, CreatedTopic, Refusal,
-};
+use crate::controller::{ControllerRequest, CreatableTopic, CreatedTopic, Refusal};
 use crate::metadata::{MetadataImage, TopicImage};
 use crate::protocol::ErrorCode;
 use crate::protocol::kafka::{
@@ -106,14 +104,8 @@ async fn create(front: &Front, names: Vec<Text>) -> Vec<(Text, Refusal)> {
     });
     let request =
         ControllerRequest::CreateTopics { topics: topics.collect(), validate_only: false };
-    let results: Vec<Result<CreatedTopic, Refusal>> = each(
-        match front.admin(request, CREATE_TIMEOUT_MS).await {
-            Ok(ControllerReply::CreateTopics { results, .. }) => Ok(results),
-            Ok(_) => Err(unexpected_reply()),
-            Err(refusal) => Err(refusal),
-        },
-        names.len(),
-    );
+    let results: Vec<Result<CreatedTopic, Refusal>> =
+        each(results_of!(front.admin(request, CREATE_TIMEOUT_MS).await, CreateTopics), names.len());
     let refused = names.into_iter().zip(results).filter_map(|(name, r)| Some((name, r.err()?)));
     refused.collect()
 }

@@ -20,6 +20,35 @@ pub(super) fn outcome_of(refusal: &Refusal) -> Outcome {
     refused(refusal.code, refusal.message.clone())
 }
 
+/// What happened to an item.
+pub(super) fn outcome<T>(result: Result<T, Refusal>) -> Outcome {
+    result.map_or_else(|refusal| outcome_of(&refusal), |_| DONE)
+}
+
+/// The results in the controller's answer to a call of the kind.
+macro_rules! results_of {
+    ($answer:expr, $kind:ident) => {
+        match $answer {
+            Ok($crate::controller::ControllerReply::$kind { results, .. }) => Ok(results),
+            Ok(_) => Err($crate::server::kafka::refusal::unexpected_reply()),
+            Err(refusal) => Err(refusal),
+        }
+    };
+}
+pub(super) use results_of;
+
+/// What happened to each item of which only those without a refusal of ours went to the controller: it has one result
+/// for each of them, in their order.
+pub(super) fn filled_in<A, T>(
+    checked: Vec<Result<A, Refusal>>,
+    results: Vec<Result<T, Refusal>>,
+) -> impl Iterator<Item = Result<T, Refusal>> {
+    let mut results = results.into_iter();
+    checked.into_iter().map(move |checked| {
+        checked.and_then(|_| results.next().unwrap_or_else(|| Err(unexpected_reply())))
+    })
+}
+
 /// What happened to each item of a call to the controller that has `count` of them: one result each, or the refusal of
 /// the whole call for all.
 pub(super) fn each<T>(

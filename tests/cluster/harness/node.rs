@@ -76,7 +76,6 @@ impl Node {
         self.paused = false;
     }
 
-    #[allow(dead_code, reason = "for tests of disks")]
     /// It runs, but nobody is to ask it: as if it were paused.
     #[allow(dead_code, reason = "for tests/disk, which shares this harness")]
     pub(crate) fn set_hanging(&mut self, hanging: bool) {
