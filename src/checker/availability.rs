@@ -43,6 +43,14 @@ pub struct Availability {
     pub seconds: Vec<Second>,
 }
 
+impl Availability {
+    /// The faults that touch a window, as a reader sees them.
+    pub fn faults_of(&self, window: &Window) -> String {
+        let faults = window.faults.iter().filter_map(|index| self.faults.get(*index));
+        faults.map(Fault::to_string).collect::<Vec<_>>().join(", ")
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct AvailabilityBuilder {
     /// End and duration of what was acknowledged.

@@ -11,6 +11,7 @@
 //! A key is a partition. A process is a producer or a consumer, and does one thing after the other; the values that it
 //! sends ascend, and no two sends share one. Times are microseconds since the start of the run.
 
+use std::fmt::{self, Display};
 use std::io::{self, BufRead};
 
 use serde::{Deserialize, Serialize};
@@ -94,6 +95,12 @@ pub struct Fault {
     pub begin_us: u64,
     /// When it was healed.
     pub end_us: u64,
+}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.target)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::error::Failure;
 use super::output::{Output, table};
-use super::report_html;
+use super::report_html::{self, milliseconds};
 use crate::checker::{self, Report, Verdict};
 
 /// Judge a history: lost, duplicated, reordered, phantom and diverging records
@@ -72,7 +72,6 @@ pub(super) fn sentence(report: &Report) -> &'static str {
 
 fn to_text(report: &Report) -> String {
     let (counts, availability) = (&report.counts, &report.availability);
-    let milliseconds = |us: u64| format!("{}.{} ms", us / 1000, us % 1000 / 100);
     let seconds = |us: u64| format!("{}.{:03}", us / 1_000_000, us % 1_000_000 / 1000);
     let facts = [
         ["sent".to_owned(), counts.sent.to_string()],
@@ -105,11 +104,8 @@ fn to_text(report: &Report) -> String {
     }
     if !availability.windows.is_empty() {
         let rows = availability.windows.iter().map(|window| {
-            let faults = window.faults.iter().filter_map(|index| availability.faults.get(*index));
-            let faults: Vec<String> =
-                faults.map(|fault| format!("{} {}", fault.name, fault.target)).collect();
             let length = window.end_us - window.begin_us;
-            [seconds(window.begin_us), milliseconds(length), faults.join(", ")]
+            [seconds(window.begin_us), milliseconds(length), availability.faults_of(window)]
         });
         text += &format!("\n\n{}", table(["nothing from (s)", "for", "during"], rows));
     }

@@ -117,7 +117,7 @@ fn write_timeline(availability: &Availability, out: &mut String) -> std::fmt::Re
     for (row, fault) in (0_u64..).zip(&availability.faults) {
         let (left, top) = (x(fault.begin_us), BARS_HEIGHT + 18 + row * ROW_HEIGHT);
         let width = x(fault.end_us.saturating_sub(fault.begin_us)).max(2);
-        let name = escape(&format!("{} {}", fault.name, fault.target));
+        let name = escape(&fault.to_string());
         write!(
             out,
             "<rect x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"8\" fill=\"#d98e04\"><title>{name}</title></rect>"
@@ -141,22 +141,19 @@ fn write_faults(availability: &Availability, out: &mut String) -> std::fmt::Resu
     }
     out.push_str("<table><tr><th>at<th>for<th>during");
     for window in &availability.windows {
-        let during = window.faults.iter().filter_map(|index| availability.faults.get(*index));
-        let during: Vec<String> =
-            during.map(|fault| escape(&format!("{} {}", fault.name, fault.target))).collect();
         write!(
             out,
             "<tr><td>{}<td>{}<td>{}",
             milliseconds(window.begin_us),
             milliseconds(window.end_us - window.begin_us),
-            during.join(", ")
+            escape(&availability.faults_of(window))
         )?;
     }
     out.push_str("</table>");
     Ok(())
 }
 
-fn milliseconds(us: u64) -> String {
+pub(super) fn milliseconds(us: u64) -> String {
     format!("{}.{} ms", us / 1000, us % 1000 / 100)
 }
 
